@@ -31,6 +31,7 @@ from transduce.storage.manifest import sha256
 from transduce.tasks.catalog import load_prepared, prepare, task_for
 from transduce.tasks.text_encoding.evaluation import EncoderEvaluation, evaluate_encoder
 from transduce.tasks.translation.evaluation import TranslationEvaluation, evaluate_translators, read_test_set
+from transduce.text.corpus import CorpusFiles
 from transduce.training.checkpoint import SETTINGS, Checkpoints
 from transduce.training.compatibility import (
     check_lengths,
@@ -144,7 +145,8 @@ class EvaluationOptions:
     samples: int = SAMPLES
     """Bootstrap samples of the confidence intervals and the paired test."""
     columns: Table = field(default_factory=dict)
-    """Columns of a text encoder's examples: `text`, `second_text`, `label`; settings of `ExampleFiles`."""
+    """Format and columns of a file: `source_column`, `target_column`, …, settings of `CorpusFiles`; of a text encoder's
+    examples `text`, `second_text` and `label`, settings of `ExampleFiles`."""
     target_language: str | None = None
     """Target language of a multilingual model."""
     source_language: str | None = None
@@ -181,14 +183,22 @@ def evaluate(
         return evaluate_encoder(loaded, path, options.columns, options.metrics, options.samples)
     first = loaded if isinstance(loaded, Translator) else load_translator(name)
     models = [(name, first), *([] if against is None else [(str(against), load_translator(against))])]
-    test = read_test_set(source, [target] if isinstance(target, str) else target, path)
+    languages = (options.source_language or first.languages.source, options.target_language or first.languages.target)
+    targets = [target] if isinstance(target, str) else target
+    test = read_test_set(source, targets, path, options.columns, languages)
     metrics = options.metrics or ("bleu", "chrf", "exact_match")
     chosen = select_metrics(metrics, options.tokenize, options.lowercase)
     for _, translator in models:
         move(translator.model, options.device)
         translator.read_images_from(options.image_folder, path or source)
-        translator.languages.select(options.target_language, options.source_language)
+        if translator.languages.tags is not None or not _names_languages(path, options.columns):
+            translator.languages.select(options.target_language, options.source_language)
     return evaluate_translators(models, test, chosen, options.samples, search)
+
+
+def _names_languages(path: str | None, columns: Table) -> bool:
+    """Whether languages select those of a file, for a model of one language pair."""
+    return path is not None and CorpusFiles.from_table({**columns, "path": path}, path).layout in ("tmx", "xliff")
 
 
 def _train_or_finish(trainer: Trainer, folder: Path, finish: bool, reporter: Reporter) -> None:

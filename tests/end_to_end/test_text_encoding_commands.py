@@ -351,7 +351,7 @@ def test_a_universal_encoder_answers_stories_and_labels_texts_and_pairs(
     small = small.replace("[data]", "[data]\nmax_length = 2000")
     Path("stories.toml").write_text(small)
     Path("pairs.toml").write_text(
-        small.replace('path = "stories", format = "babi"', 'path = "pairs.tsv", second_text = 1')
+        small.replace('path = "stories", format = "babi"', 'path = "pairs.tsv", second_text = 2')
     )
     Path("asked").write_text("Anna went to the attic.\tBoris slept.\tWhere is Anna?\n")
     for name in ("stories", "pairs"):

@@ -6,14 +6,13 @@ from typing import Any
 
 import click
 
+from transduce.cli.corpus_options import UnusedUnits, pair_corpus, pair_options
 from transduce.cli.options import (
     device_option,
     format_option,
     language_options,
     make_command,
     model_argument,
-    pair_corpus,
-    pair_options,
     place,
 )
 from transduce.cli.terminal import note, print_json
@@ -42,11 +41,11 @@ def command(run: str, device: str, output_format: str, **options: Any) -> None:
     from transduce.inference.padding import windows
     from transduce.text.corpus import read_pairs
 
-    corpus = pair_corpus(options)
+    corpus, unused = pair_corpus(options), UnusedUnits()
     translator, too_long = load_translator(run), 0
     place(translator.model, device, run)
     translator.languages.select(options["target_language"], options["source_language"])
-    for window in windows((pair.source, pair.target) for pair in read_pairs(corpus)):
+    for window in windows((pair.source, pair.target) for pair in read_pairs(corpus, skip=unused)):
         for links in translator.align(window):
             too_long += links is None
             if output_format == "json":
@@ -55,3 +54,4 @@ def command(run: str, device: str, output_format: str, **options: Any) -> None:
                 click.echo(pharaoh(links or ()))
     if too_long:
         note(f"pairs longer than the model's maximum, not aligned: {too_long:,}")
+    unused.note()

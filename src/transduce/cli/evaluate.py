@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from transduce.cli.corpus_options import FILE_SETTINGS, file_options, file_settings
 from transduce.cli.options import (
     beam_size_option,
     device_option,
@@ -21,12 +22,13 @@ from transduce.cli.options import (
     search_method,
 )
 from transduce.cli.terminal import print_json
-from transduce.config import counted
+from transduce.config import Table, counted
 from transduce.errors import SettingsError
 
 _EXAMPLES = """
 transduce evaluate runs/de-en --source test.de --target test.en
 transduce evaluate runs/demo --path test.tsv --metric word_error_rate --metric phoneme_error_rate
+transduce evaluate runs/de-en --path test.tmx
 transduce evaluate runs/tagger --path test.conllu
 transduce evaluate runs/new --against runs/old --source test.de --target test.en
 """
@@ -45,12 +47,19 @@ TRANSLATION_ONLY = (
     "source_language",
     "lowercase",
     "image_folder",
+    *FILE_SETTINGS,
 )
 """Options that a text encoder does not have."""
 
 _test = option_group("Test set options")
 _column = option_group("Test set options of a text encoder")
 _metric = option_group("Metric options")
+
+
+def _with_file_options(function: Any) -> Any:
+    for option in reversed(file_options("Test set options")):
+        function = option(function)
+    return function
 
 
 @make_command(_EXAMPLES)
@@ -60,10 +69,11 @@ _metric = option_group("Metric options")
 @_test(
     "--path",
     metavar="FILE",
-    help="Sources and references in one TSV or JSONL file; a repeated source has several references.",
+    help="Both in one TSV, CSV, JSONL, TMX, XLIFF or PO file; a repeated source has several references.",
 )
+@_with_file_options
 @_test("--image-folder", metavar="FOLDER", help="Folder of the images of a captioner's test set (default: the file's).")
-@_column("--text-column", metavar="NAME", help="Column of the text in --path, by name or number.")
+@_column("--text-column", metavar="NAME", help="Column of the text in --path, by name or number from 1.")
 @_column("--second-column", metavar="NAME", help="Column of the second text.")
 @_column("--label-column", metavar="NAME", help="Column of the label.")
 @_metric("--metric", "metrics", multiple=True, metavar="NAME", help=_METRICS)
@@ -135,8 +145,9 @@ def _check_options(run: str, is_encoder: bool, options: dict[str, Any]) -> None:
         raise SettingsError(f"{run}: is a text encoder; give a file of labelled examples with --path FILE")
 
 
-def _columns(options: dict[str, Any]) -> dict[str, str | int]:
-    """Return the columns that were given: names, or numbers from 0."""
+def _columns(options: dict[str, Any]) -> Table:
+    """Return the columns that were given: names, or numbers from 1."""
     given = {setting: options[f"{name}_column"] for name, setting in COLUMNS.items()}
     numbers = {setting: counted(value) for setting, value in given.items() if value}
-    return {setting: given[setting] if number is None else number for setting, number in numbers.items()}
+    found = {setting: given[setting] if number is None else number for setting, number in numbers.items()}
+    return {**found, **file_settings(options)}

@@ -12,13 +12,9 @@ import click
 
 from transduce import __version__
 from transduce.cli.terminal import detail, set_verbosity, verbosity
-from transduce.config import Table
-from transduce.errors import SettingsError
 
 if TYPE_CHECKING:
     from torch import nn
-
-    from transduce.text.corpus import CorpusFiles
 
 GENERAL = "General options"
 
@@ -175,125 +171,6 @@ def language_options(function: Any) -> Any:
     target = "Target language of a multilingual model."
     function = language("--target-language", metavar="TAG", help=target)(function)
     return language("--source-language", metavar="TAG", help=source)(function)
-
-
-# Corpora.
-
-CORPORA = {
-    "validation": "Validation corpus, in one of these four forms (default: part of the training corpus).",
-    "test": "Test corpus; its pairs are removed from the training corpus.",
-    "extra_validation": "Second validation corpus, e.g. from the domain of the initial model, to measure forgetting.",
-}
-FORMS = ("source", "target", "path", "text")
-
-
-def corpus_options(function: Any) -> Any:
-    """Add the options that name the corpora; those of the training corpus have no prefix, `--mix` adds more."""
-    corpus = option_group("Corpus options")
-    options = [
-        corpus("--source", "train_source", metavar="FILE", help="Source side of the training corpus."),
-        corpus("--target", "train_target", metavar="FILE", help="Target side, with the same number of lines."),
-        corpus("--path", "train_path", metavar="FILE", help="Both sides in one TSV or JSONL file."),
-        corpus("--text", "train_text", metavar="FILE", help="Plain text, for a language model."),
-    ]
-    for name, text in CORPORA.items():
-        prefix = f"--{name.replace('_', '-')}"
-        for form in FORMS:
-            label = f"{prefix}-{{{','.join(FORMS)}}} FILE" if form == FORMS[0] else ""
-            options.append(corpus(f"{prefix}-{form}", f"{name}_{form}", metavar="FILE", label=label, help=text))
-    further = "Further training corpus: path=more.tsv,weight=0.5 or source=a.de,target=a.en (repeatable)."
-    boundary = "With --text: what ends a document, a blank line, each line or the end of the file (default: blank)."
-    options += [
-        corpus("--extra-validation", metavar="RUN", help="The same, taken from another run or prepared corpus."),
-        corpus("--mix", "mixed", multiple=True, metavar="SETTINGS", help=further),
-        corpus("--document", type=click.Choice(["blank", "line", "file"]), help=boundary),
-    ]
-    for option in reversed(options):
-        function = option(function)
-    return function
-
-
-def corpus_tables(options: dict[str, Any]) -> Table:
-    """Return the corpora that the options name, as tables of `[data]`."""
-    found: Table = {}
-    for name in ("train", *CORPORA):
-        corpus = {form: options[f"{name}_{form}"] for form in FORMS if options[f"{name}_{form}"]}
-        if "text" in corpus and len(corpus) > 1:
-            other = next(form for form in FORMS if form in corpus)
-            raise SettingsError(
-                f"give pairs (--{other}) or plain text (--text), not both; a model learns from one kind"
-            )
-        if corpus:
-            found[name] = corpus
-    if options["extra_validation"] is not None:
-        if "extra_validation" in found:
-            raise SettingsError("give --extra-validation RUN or files with --extra-validation-…, not both")
-        found["extra_validation"] = _prepared(options["extra_validation"])
-    if options["mixed"]:
-        found["train"] = [found["train"]] if "train" in found else []
-        found["train"] += [_settings(text) for text in options["mixed"]]
-    if options["document"]:
-        _set_document(found, options["document"])
-    return found
-
-
-def _prepared(folder: str) -> Table | list[Table]:
-    """Name the validation pairs of a run or prepared corpus; those of a multilingual one language by language."""
-    from transduce.tasks.translation.config import PreparedPairs
-
-    tags = PreparedPairs(prepared=folder).tags()
-    one: Table = {"prepared": folder}
-    return one if tags is None else [{**one, "target_language": language} for language in tags.languages]
-
-
-def _set_document(found: Table, rule: str) -> None:
-    """Set what ends a document in every file of plain text that does not set it itself."""
-    corpora = [one for given in found.values() for one in (given if isinstance(given, list) else [given])]
-    texts = [corpus for corpus in corpora if "text" in corpus]
-    if not texts:
-        raise SettingsError("--document needs plain text; name a file with --text")
-    for corpus in texts:
-        corpus.setdefault("document", rule)
-
-
-def _settings(text: str) -> Table:
-    """Parse `path=a.tsv,weight=2`."""
-    corpus: Table = {}
-    for part in text.split(","):
-        name, equals, value = part.partition("=")
-        if not equals or not name.strip():
-            raise SettingsError(f"--mix {text}: write path=more.tsv,weight=0.5 or source=a.de,target=a.en")
-        corpus[name.strip()] = _number(value) if name.strip() == "weight" else value
-    return corpus
-
-
-def _number(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
-def pair_options(function: Any) -> Any:
-    """Add `--source`, `--target`, `--path` and `--path-format`: one corpus of pairs."""
-    corpus = option_group("Corpus options")
-    for option in (
-        corpus("--path-format", type=click.Choice(["tsv", "jsonl"]), help="Format of --path (default: by its name)."),
-        corpus("--path", metavar="FILE", help="Both in one TSV or JSONL file."),
-        corpus("--target", metavar="FILE", help="Translations, one per line."),
-        corpus("--source", metavar="FILE", help="Sources, one per line."),
-    ):
-        function = option(function)
-    return function
-
-
-def pair_corpus(options: dict[str, Any]) -> CorpusFiles:
-    """Return the corpus that `pair_options` name."""
-    from transduce.text.corpus import CorpusFiles
-
-    names = {"source": "source", "target": "target", "path": "path", "path_format": "format"}
-    table = {setting: options[name] for name, setting in names.items() if options[name]}
-    return CorpusFiles.from_table(table, "the command line")
 
 
 # Search.

@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from transduce.cli.options import corpus_options, corpus_tables, format_option, make_command, option_group
+from transduce.cli.corpus_options import corpus_languages, corpus_options, corpus_tables
+from transduce.cli.options import format_option, make_command, option_group
 from transduce.cli.terminal import note, print_json
 from transduce.config import Table
 
@@ -65,4 +66,4 @@ def _base(options: dict[str, Any]) -> Table:
     """Return the tables that the options name."""
     settings = {"kind": options["tokenizer"], "vocab_size": options["vocab_size"], "joint": options["joint"]}
     tokenizer = {name: value for name, value in settings.items() if value is not None}
-    return {"data": corpus_tables(options), "tokenizer": tokenizer}
+    return {"data": {**corpus_tables(options), **corpus_languages(options)}, "tokenizer": tokenizer}

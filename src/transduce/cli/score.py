@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from transduce.cli.corpus_options import UnusedUnits, pair_corpus, pair_options
 from transduce.cli.options import (
     check_exclusive,
     device_option,
@@ -16,8 +17,6 @@ from transduce.cli.options import (
     make_command,
     model_argument,
     option_group,
-    pair_corpus,
-    pair_options,
     place,
 )
 from transduce.cli.terminal import note, print_json
@@ -89,9 +88,9 @@ def _score(translator: Translator, as_json: bool, options: dict[str, Any]) -> No
     from transduce.inference.padding import windows
     from transduce.text.corpus import read_pairs
 
-    corpus = pair_corpus(options)
+    corpus, unused = pair_corpus(options), UnusedUnits()
     loss, tokens, scored, too_long = 0.0, 0, 0, 0
-    for window in windows((pair.source, pair.target) for pair in read_pairs(corpus)):
+    for window in windows((pair.source, pair.target) for pair in read_pairs(corpus, skip=unused)):
         for (_, text), found in zip(window, translator.score(window), strict=True):
             if found is None:
                 too_long += 1
@@ -110,6 +109,7 @@ def _score(translator: Translator, as_json: bool, options: dict[str, Any]) -> No
         note(f"{scored:,} pairs, {tokens:,} tokens, perplexity {perplexity(loss, tokens):.3f}", "")
     if too_long:
         note(f"pairs longer than the model's maximum, not scored: {too_long:,}")
+    unused.note()
 
 
 def _score_text(run: str, path: str, document: str | None, stride: int | None, device: str, as_json: bool) -> None:

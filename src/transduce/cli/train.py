@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from transduce.cli.options import corpus_options, corpus_tables, make_command, option_group
+from transduce.cli.corpus_options import FORMATS, corpus_languages, corpus_options, corpus_tables
+from transduce.cli.options import make_command, option_group
 from transduce.cli.terminal import note
 from transduce.config import Table, counted
 from transduce.errors import SettingsError
@@ -20,6 +21,8 @@ _EXAMPLES = """
 transduce train --source train.de --target train.en --output runs/de-en
 transduce train --recipe recipes/reverse.toml --output runs/reverse
 transduce train --recipe recipes/reverse.toml --set model.num_layers=2 --output runs/shallow
+transduce train --path memory.tmx --source-language en --target-language de --output runs/en-de
+transduce train --path words.csv --source-column lemma --source-column features --target-column form --output runs/forms
 transduce train --text corpus.txt --preset gpt_mini --output runs/author
 transduce train --init-from runs/de-en --path new.tsv --extra-validation runs/de-en --output runs/new
 transduce train --resume runs/de-en --updates 50000
@@ -56,6 +59,9 @@ _tuning = option_group("Fine-tuning options")
 @_run("--dry-run", is_flag=True, help="Print the complete recipe and exit.")
 @_run("--verify-resume", is_flag=True, help="Check that a killed and resumed run gives the same weights.")
 @corpus_options
+@option_group("Corpus options")(
+    "--format", "short_format", type=click.Choice(FORMATS), metavar="NAME", help="The same as --path-format."
+)
 @option_group("Corpus options")("--prepared", metavar="FOLDER", help="Corpus prepared by `transduce prepare`.")
 @_model("--preset", metavar="NAME", help="Model preset: small, paper_base, gpt_mini, llama_mini, t5_mini, …")
 @_training("--updates", type=click.IntRange(min=1), metavar="N", help="Number of updates.")
@@ -80,13 +86,14 @@ def command(output: str | None, resume: str | None, finish: str | None, prepared
     from transduce.run import train
     from transduce.training.distributed import launched, leads
 
+    options["path_format"] = options["path_format"] or options["short_format"]
     reasons: list[str] = []
     begun = resume or finish
     if begun is not None:
         given = (output, prepared, options["recipe"], resume and finish)
         updates = options["updates"] if resume else None
         others = options if updates is None else {**options, "updates": None}
-        if any(value is not None for value in given) or _assignments(others) or corpus_tables(options):
+        if any(value is not None for value in given) or _assignments(others) or _data(options):
             alone = "--resume with no other option than --updates" if resume else "--finish with no other option"
             raise SettingsError(f"a resumed run keeps its own recipe; use {alone}")
         recipe = resume_recipe(Path(begun))
@@ -144,11 +151,16 @@ def _assignments(options: dict[str, Any]) -> list[str]:
     return [*options["assignments"], *own]
 
 
+def _data(options: dict[str, Any]) -> Table:
+    """Return the table `[data]` that the command line names."""
+    return {**corpus_tables(options), **corpus_languages(options)}
+
+
 def _base(options: dict[str, Any], prepared: str | None) -> tuple[Table, Prepared | None]:
     """Return the tables that the command line names, which a recipe may complete, and the prepared corpus if named."""
     from transduce.tasks.catalog import load_prepared
 
-    corpora = corpus_tables(options)
+    corpora = _data(options)
     if corpora and prepared is not None:
         raise SettingsError("--prepared already has the corpus; remove --source, --target, --path and --text")
     if not corpora and prepared is None and not options["recipe"]:

@@ -1,4 +1,4 @@
-"""`transduce translate`: one line in, one line out, in the same order."""
+"""`transduce translate`: lines or documents; one line in, one line out, in the same order."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ from transduce.cli.terminal import detail, note
 if TYPE_CHECKING:
     from transduce.inference.jobs.job import JobOptions, TranslationJob
     from transduce.inference.translator import Translator
+    from transduce.text.document.formats import DocumentKind
+    from transduce.text.document.segment import DocumentOptions
 
 _EXAMPLES = """
 transduce translate runs/demo words.txt --output pronunciations.txt
@@ -34,12 +36,21 @@ cat input.txt | transduce translate runs/de-en > output.txt
 echo "hello" | transduce translate runs/demo --beam-size 8 --n-best 3
 echo "hello" | transduce translate runs/demo --sample --top-p 0.9 --seed 1 --n-best 5
 transduce translate runs/de-en film.srt --output film.en.srt
-transduce translate runs/de-en rows.tsv --format tsv --field 2
+transduce translate runs/de-en page.html --output page.en.html
+transduce translate runs/de-en strings.xlf --output strings.en.xlf
+transduce translate runs/de-en rows.csv --field title --field text --output rows.en.csv
+transduce translate runs/inflection words.tsv --source-column lemma --source-column features --target-column form
 transduce translate runs/many input.txt --target-language de
 transduce translate runs/captions pictures.txt --image-folder photos
 transduce translate runs/en-de input.en --term bank=Ufer --placeholders
 transduce translate runs/de-en big.txt.gz --precision int8 --shortlist runs/de-en/shortlist.safetensors --output out.gz
 """
+
+FORMATS = (
+    *("text", "tsv", "csv", "jsonl", "json", "srt", "vtt", "po", "xliff", "tmx", "html", "markdown", "android"),
+    *("properties", "strings"),
+)
+"""The formats of `text.document.formats`, which is imported only to run the command."""
 
 _document = option_group("Document options")
 _model = option_group("Model options")
@@ -52,10 +63,28 @@ _engine = option_group("Engine options")
 @file_argument
 @_document("--output", default="-", metavar="FILE", help="Output file; .gz compresses (default: standard output).")
 @_document(
-    "--format", type=click.Choice(["text", "tsv", "jsonl", "srt", "po"]), help="Format of FILE (default: by its name)."
+    "--format",
+    type=click.Choice(FORMATS),
+    metavar="NAME",
+    help=f"Format of FILE: {', '.join(FORMATS)} (default: by its name or content).",
 )
-@_document("--field", metavar="N|KEY", help="Column of a TSV file or key of a JSONL file to translate in place.")
-@_document("--target-language-field", metavar="N|KEY", help="Column or key with the target language of each line.")
+@_document(
+    "--field",
+    multiple=True,
+    metavar="N|NAME",
+    help="Column of TSV or CSV, or key of JSONL or JSON, to translate in place (repeatable).",
+)
+@_document(
+    "--source-column",
+    multiple=True,
+    metavar="N|NAME",
+    help="Column or key of the source; several are joined (repeatable).",
+)
+@_document("--target-column", metavar="N|NAME", help="Column or key for the translation; a new one is appended.")
+@_document("--separator", metavar="TEXT", default=" ", help="What joins several source columns (default: a space).")
+@_document("--header/--no-header", default=None, help="Whether the first row of TSV or CSV names columns.")
+@_document("--target-language-field", metavar="N|NAME", help="Column or key with the target language of each line.")
+@_document("--retranslate", is_flag=True, help="Replace existing translations of PO, XLIFF and TMX files.")
 @_document(
     "--image-folder", metavar="FOLDER", help="Folder of the images that FILE lists, for a captioner (default: FILE's)."
 )
@@ -74,7 +103,9 @@ _engine = option_group("Engine options")
 @_constraint("--term", multiple=True, metavar="WORD=TRANSLATION", help="Translate WORD like this (repeatable).")
 @_constraint("--terms", metavar="FILE", help="Glossary of such terms: word, tab, translation.")
 @_constraint(
-    "--placeholders", is_flag=True, help="Copy {name}, %s, <tags> and URLs unchanged; always on for .po and .srt."
+    "--placeholders",
+    is_flag=True,
+    help="Copy {name}, %s, <tags> and URLs unchanged; always on in documents, except TSV, CSV and JSONL.",
 )
 @_constraint("--keep", multiple=True, metavar="REGEX", help="Copy whatever matches REGEX unchanged (repeatable).")
 @_engine(
@@ -106,34 +137,38 @@ def command(run: str, file: str, output: str, n_best: int | None, **options: Any
     """Translate FILE, or standard input, with MODEL, a run or model folder.
 
     Each input line gives one output line, in the same order; empty lines stay empty. Lines with several sentences are
-    translated sentence by sentence, and texts longer than the model's maximum in parts. In subtitles (.srt), message
-    catalogues (.po), TSV and JSONL files, only the text is translated. For a captioner, lines are paths of PNG or JPEG
-    files, or pixels as text. A file-to-file translation that was interrupted resumes when the same command is run
-    again.
+    translated sentence by sentence, and texts longer than the model's maximum in parts. Of documents (subtitles,
+    message catalogues, XLIFF, TMX, HTML, Markdown, tables, …) only the text is translated; everything else is kept
+    byte for byte. For a captioner, lines are paths of PNG or JPEG files, or pixels as text. A file-to-file translation
+    that was interrupted resumes when the same command is run again.
     """
     from transduce.inference.jobs.job import TranslationJob
-    from transduce.text.document import kind_of
+    from transduce.text.document.formats import detect_kind
 
     _check_options(n_best, output, options)
     if [file, options["terms"], options["prefix_file"]].count("-") > 1:
         raise click.UsageError("standard input can be used for only one of FILE, --terms and --prefix-file")
-    kind = options["format"] or kind_of(file)
+    kind = options["format"] or detect_kind(file)
     if kind != "text" and (n_best is not None or any(options[name] for name in ("prefix_file", "align", "stream"))):
         raise click.UsageError(f"--n-best, --prefix-file, --align and --stream need plain text, not {kind}")
     options = {"run": run, "n_best": n_best, **options}
-    job = TranslationJob.of(_translator(file, options), _job_options(file, kind, options))
+    job = TranslationJob.of(_translator(file, kind, options), _job_options(file, kind, options))
     if options["stream"]:
         _stream(job, file)
     else:
         _bulk(job, output, options)
 
 
-def _translator(file: str, options: dict[str, Any]) -> Translator:
-    """Load the model, with its languages, device and shortlist."""
+def _translator(file: str, kind: str, options: dict[str, Any]) -> Translator:
+    """Load the model, with its languages, device and shortlist.
+
+    With a model of one language pair, languages name the variants of a TMX or XLIFF file.
+    """
     from transduce.inference.load import load_translator
 
     translator = load_translator(options["run"], *options["ensemble"])
-    translator.languages.select(options["target_language"], options["source_language"])
+    if translator.languages.tags is not None or kind not in ("tmx", "xliff"):
+        translator.languages.select(options["target_language"], options["source_language"])
     translator.read_images_from(options["image_folder"], file)
     device = place(translator.model, options["device"], options["run"])
     if device != "cpu" and (options["engine"] == "ctranslate2" or options["workers"] is not None):
@@ -142,7 +177,7 @@ def _translator(file: str, options: dict[str, Any]) -> Translator:
     return translator
 
 
-def _job_options(file: str, kind: str, options: dict[str, Any]) -> JobOptions:
+def _job_options(file: str, kind: DocumentKind, options: dict[str, Any]) -> JobOptions:
     from transduce.inference.jobs.job import JobOptions
     from transduce.text.constraint import Constraints, read_terms
     from transduce.text.corpus import read_lines
@@ -205,19 +240,38 @@ def _bulk(job: TranslationJob, output: str, options: dict[str, Any]) -> None:
         rules = f"--length-normalization {search.length_normalization} --stop-rule {search.stop_rule}"
         note(f"CTranslate2 lacks this model's beam search; it uses {rules}")
     file, kind, engine = job.options.document, job.options.format, job.translator.engine
-    source = Source.open(file, kind, options["field"], options["target_language_field"])
+    certain = options["format"] is not None or kind != "text"
+    source = Source.open(file, kind if certain else None, _document_options(job, options))
     shown = output == "-" and sys.stdout.isatty()  # the translations show the progress
     size = Path(file).stat().st_size if is_file(file) and not shown else None
     given = fingerprint(options, engine.uses_ctranslate2(job.translation.search))
     with (
         open_output(file, output, given, _note_partial) as sink,
-        following(size, "block" if kind in ("srt", "po") else "line") as follower,
+        following(size, "line" if kind in ("text", "tsv", "csv", "jsonl") else "block") as follower,
     ):
         counts = run_job(job, source, sink, follower, file)
     if engine.fallbacks and _wants_ctranslate2(options):
         note(f"texts translated by PyTorch instead of CTranslate2: {engine.fallbacks:,} ({engine.fallback_reason})")
     detail(f"engine: {'CTranslate2' if job.uses_ctranslate2 else 'PyTorch'} in {options['precision']}")
     _summary(counts)
+
+
+def _document_options(job: TranslationJob, options: dict[str, Any]) -> DocumentOptions:
+    """Return how the document is read and written; its languages are those of the model unless given."""
+    from transduce.text.document.segment import DocumentOptions
+
+    languages = job.translator.languages
+    return DocumentOptions(
+        options["field"],
+        options["source_column"],
+        options["target_column"],
+        options["separator"],
+        options["target_language_field"],
+        options["header"],
+        options["source_language"] or languages.source,
+        options["target_language"] or languages.target,
+        options["retranslate"],
+    )
 
 
 def _note_partial(path: Path) -> None:
@@ -237,6 +291,7 @@ def _check_options(n_best: int | None, output: str, options: dict[str, Any]) -> 
         raise click.UsageError(f"--n-best {n_best} needs at least as many samples; raise --mbr {options['mbr']}")
     check_exclusive(given, "align", "placeholders", "keep", "mbr")
     check_exclusive(given, "stream", "n_best", "mbr", "align", "keep", "placeholders", "output", "field")
+    check_exclusive(given, "field", "source_column", "target_column")
     check_exclusive(given, "stream", "target_language_field", "threads", "engine ctranslate2", "workers")
     check_exclusive(given, "engine torch", "workers")
 

@@ -18,6 +18,10 @@ from transduce.text.tokenizer.special import LanguageTags, listed
 REASONS = {
     "blank": "the line is blank",
     "unreadable_image": "the image file is missing or cannot be read",
+    "untranslated": "the unit has no translation",
+    "fuzzy": "the translation is fuzzy, or needs review",
+    "obsolete": "the message is obsolete",
+    "other_language": "the unit is not in the source and target language",
     "empty": "a side is empty",
     "copy": "source and target are equal",
     "leaked_pair": "the pair occurs in validation or test",

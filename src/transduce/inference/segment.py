@@ -33,18 +33,6 @@ class Translation:
     links: tuple[tuple[int, int], ...] = ()
     """Word alignment, (source word, target word), both from 0; only if requested."""
 
-    def then(self, joiner: str, other: Translation, source: str) -> Translation:
-        """Append the translation of the next part; `source` is the source text before that part."""
-        text = self.text + joiner
-        before, behind = _words_before(source), _words_before(text)
-        return Translation(
-            text + other.text,
-            self.score + other.score,
-            self.ended and other.ended,
-            self.missing + other.missing,
-            (*self.links, *((read + before, written + behind) for read, written in other.links)),
-        )
-
 
 @dataclass(frozen=True)
 class TranslationOptions:
@@ -87,30 +75,65 @@ class TranslationCounts:
         return TranslationCounts(**{name: value + getattr(others, name) for name, value in vars(self).items()})
 
 
+LONGEST_ENDING = 64
+"""Characters of a translation that decide what joins it to the next one."""
+
+
 def join_translations(
     found: Sequence[Sequence[Translation]], sources: Sequence[str], joiner: Callable[[int, str, str], str]
 ) -> list[Translation]:
     """Join the translations of the parts of a text: all the best ones, all the second best, …
 
-    `sources` are the parts with the white space behind them; `joiner` is the text before a part, by its number and the
-    two translations.
+    `sources` are the parts with the white space behind them; `joiner` is the text before a part, by its number, the
+    end of the translation before it and its own. Takes linear time.
     """
-    joined, *others = found
-    for number, several in enumerate(others, start=1):
-        source = "".join(sources[:number])
-        pairs = zip(joined, several, strict=False)
-        joined = [one.then(joiner(number, one.text, other.text), other, source) for one, other in pairs]
-    return list(joined)
+    before = _words_before_each(sources)
+    return [_joined(parts, before, joiner) for parts in zip(*found, strict=False)]
 
 
-def one_line(text: str) -> str:
-    """Return a translation as one line of a file: a model of bytes may write a line break, which becomes a space."""
-    return text.replace("\r", " ").replace("\n", " ")
+def _joined(parts: Sequence[Translation], before: Sequence[int], joiner: Callable[[int, str, str], str]) -> Translation:
+    """Join one translation of each part; `before` are the source words before each part."""
+    pieces, last, score = [parts[0].text], parts[0].text, parts[0].score
+    for number, part in enumerate(parts[1:], start=1):
+        gap = joiner(number, last, part.text)
+        pieces += [gap, part.text]
+        last = (last + gap + part.text)[-LONGEST_ENDING:]
+        score += part.score
+    starts = _words_before_each(pieces)[::2]
+    return Translation(
+        "".join(pieces),
+        score,
+        all(part.ended for part in parts),
+        tuple(term for part in parts for term in part.missing),
+        tuple(
+            (read + reads, written + writes)
+            for part, reads, writes in zip(parts, before, starts, strict=True)
+            for read, written in part.links
+        ),
+    )
 
 
-def _words_before(text: str) -> int:
-    """The number of the next word; if no white space ends the text, its last word continues."""
-    return len(text.split()) - bool(text and not text[-1].isspace())
+_BREAKS = re.compile("[\x00-\x08\x0a-\x1f\x7f\x85\u2028\u2029]")
+"""Control characters that break lines (for some programs) or that documents cannot have; tabs are none."""
+
+
+def one_line(text: str, source: str = "") -> str:
+    """Return a translation as one line of a file: control characters that its source lacks become spaces.
+
+    A model of bytes may write any of them. Line feeds and carriage returns are never kept.
+    """
+    return _BREAKS.sub(lambda found: found[0] if found[0] in source and found[0] not in "\r\n" else " ", text)
+
+
+def _words_before_each(parts: Sequence[str]) -> list[int]:
+    """The number of the next word before each part of a text; without white space between, a word continues."""
+    found, words, continues = list[int](), 0, False
+    for part in parts:
+        found.append(words - continues)
+        if part:
+            words += len(part.split()) - (continues and not part[0].isspace())
+            continues = not part[-1].isspace()
+    return found
 
 
 MAX_SEGMENT_TOKENS = 256

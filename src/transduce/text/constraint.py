@@ -14,6 +14,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from transduce.errors import DataError, SettingsError
 from transduce.text.corpus import read_lines
@@ -181,14 +182,14 @@ def read_terms(given: Iterable[str], path: str | None = None) -> dict[str, str]:
 
 DEFAULT_PLACEHOLDERS = (
     r"https?://[^\s<>\"']*[^\s<>\"'.,;:!?)\]}]",
-    r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
-    r"</?[A-Za-z][^<>]*>",
-    r"\$?\{\{?[^{}\s]*\}?\}",
-    r"%\([^()\s]+\)[-+ #0]*\d*(?:\.\d+)?[a-zA-Z]",
-    r"%(?:\d+\$)?[-+#0]*\d*(?:\.\d+)?(?:l{1,2}|h{1,2})?(?:[sdifgxXeEucr]\b|@)",
-    r"&(?:\w+|#\d+);",
+    r"(?<![\w.+-])[\w.+-]++@[\w-]++(?:\.[\w-]++)+",
+    r"</?[A-Za-z][^<>]*+>",
+    r"\$?\{\{?[^{}\s]*+\}?\}",
+    r"%\([^()\s]++\)[-+ #0]*+\d*+(?:\.\d++)?[a-zA-Z]",
+    r"%(?:\d+\$)?[-+#0]*+\d*+(?:\.\d++)?(?:l{1,2}|h{1,2})?(?:[sdifgxXeEucr]\b|@)",
+    r"&(?:\w++|#\d++);",
 )
-"""Web and mail addresses, tags, {name} and ${name}, %(name)s, %s, %@ and %1$d, &amp;."""
+"""Web and mail addresses, tags, {name} and ${name}, %(name)s, %s, %@ and %1$d, &amp;. Each matches in linear time."""
 
 
 def compile_patterns(expressions: Sequence[str]) -> re.Pattern[str]:
@@ -220,36 +221,64 @@ class Placeholder:
 
 def keeps_placeholders(found: re.Pattern[str], source: str, translation: str) -> bool:
     """Whether a translation has each placeholder of the source as often as the source."""
-    expected = Counter(match.group() for match in found.finditer(source))
-    return all(translation.count(text) >= count for text, count in expected.items())
+    expected, there = (Counter(match.group() for match in found.finditer(text)) for text in (source, translation))
+    lacking = {text: count for text, count in expected.items() if there[text] < count}
+    return all(translation.count(text) >= count for text, count in lacking.items())
 
 
 def extract_placeholders(found: re.Pattern[str], text: str) -> tuple[str, list[Placeholder]]:
     """Return a text without its placeholders, spaces adjusted, and the placeholders."""
-    left, taken = "", []
+    left, taken = _Growing(), list[Placeholder]()
     end = words = 0
     for match in found.finditer(text):
         more = text[end : match.start()]
-        continues = bool(left and more) and not left[-1].isspace() and not more[0].isspace()
-        left, words = left + more, words + len(more.split()) - continues
+        continues = bool(left.last and more) and not left.last.isspace() and not more[0].isspace()
+        left.append(more)
+        words += len(more.split()) - continues
         end = match.end()
-        behind, space = text[end : end + 1], left[-1:].isspace()
+        behind, space = text[end : end + 1], left.last.isspace()
         if behind.isalnum() and (space or not words):  # belongs to the next word: an opening tag, a currency sign
             taken.append(Placeholder(match.group(), words, True, False))
         elif not words:
             taken.append(Placeholder(match.group(), 0, True, behind.isspace()))
         else:
             taken.append(Placeholder(match.group(), words - 1, False, space))
-        if (not left or space) and behind.isspace():
+        if (not left.last or space) and behind.isspace():
             end += 1
         elif space and not behind.isalnum():
-            left = left.rstrip()
-    return left + text[end:], taken
+            left.strip()
+    left.append(text[end:])
+    return "".join(left.parts), taken
+
+
+class _Growing:
+    """A text that grows at its end; joining it once takes linear time."""
+
+    def __init__(self) -> None:
+        self.parts: list[str] = []
+
+    @property
+    def last(self) -> str:
+        """Its last character, if it has one."""
+        return self.parts[-1][-1] if self.parts else ""
+
+    def append(self, text: str) -> None:
+        """Add text."""
+        if text:
+            self.parts.append(text)
+
+    def strip(self) -> None:
+        """Remove white space at the end."""
+        while self.parts:
+            kept = self.parts.pop().rstrip()
+            if kept:
+                self.parts.append(kept)
+                return
 
 
 def restore_placeholders(translation: str, taken: Sequence[Placeholder], links: Sequence[tuple[int, int]]) -> str:
     """Insert placeholders into the translation of the remaining text; `links` are (source word, target word)."""
-    words = list(re.finditer(r"\S+", translation))
+    words = [_Word(match.start(), match.end(), _core_end(match)) for match in re.finditer(r"\S+", translation)]
     linked: dict[int, list[int]] = {}
     for source, target in sorted(link for link in links if link[1] < len(words)):
         linked.setdefault(source, []).append(target)
@@ -264,19 +293,30 @@ def restore_placeholders(translation: str, taken: Sequence[Placeholder], links: 
     return "".join([*pieces, translation[end:]])
 
 
+class _Word(NamedTuple):
+    """Places in a translation: where a word begins and ends, and where the punctuation behind it begins."""
+
+    start: int
+    end: int
+    core_end: int
+
+
+def _core_end(word: re.Match[str]) -> int:
+    core = re.search(r"\w[^\w]*$", word.group())
+    return word.end() if core is None else word.start() + core.start() + 1
+
+
 def _place(
-    one: Placeholder, words: Sequence[re.Match[str]], linked: Mapping[int, Sequence[int]], sources: Sequence[int]
+    one: Placeholder, words: Sequence[_Word], linked: Mapping[int, Sequence[int]], sources: Sequence[int]
 ) -> tuple[int, int]:
     """Return (offset in the translation, order among those at that offset); `linked`: source word -> target words."""
     if not words:
         return 0, 0
     if not sources:
-        return (0, 0) if one.before else (words[-1].end(), 0)
+        return (0, 0) if one.before else (words[-1].end, 0)
     place = bisect_left(sources, one.word)
     nearest = min(sources[max(0, place - 1) : place + 1], key=lambda source: (abs(source - one.word), -source))
     close = linked[nearest]
     if one.before:
-        return words[min(close)].start(), 1
-    word = words[max(close)]
-    core = re.search(r"\w[^\w]*$", word.group())  # before trailing punctuation
-    return (word.end() if core is None else word.start() + core.start() + 1), 0
+        return words[close[0]].start, 1
+    return words[close[-1]].core_end, 0

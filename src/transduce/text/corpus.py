@@ -1,31 +1,36 @@
-"""Corpora from disk or stdin: pairs of text (two line-aligned files, a TSV or a JSONL), or documents of plain text.
+"""Corpora from disk or stdin: pairs of text (two line-aligned files, or one file with both sides), or plain text.
 
-Nothing is dropped or repaired here: a line that is not a pair is an error with its file and line number; pairs that are
-unusable (an empty side, say) are for the caller to count.
+Nothing is dropped or repaired here: a line that is not a pair is an error with its file and line number; units without
+a translation to train on, and pairs that are unusable (an empty side, say), are for the caller to count.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, zip_longest
-from pathlib import PurePath
-from typing import Any, Literal, NamedTuple, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
 import pydantic
 
 from transduce.config import Config, counted
-from transduce.errors import DataError, suggestion
+from transduce.errors import DataError, TransduceError
+from transduce.text.document.formats import PAIRED, kind_by_name, read_units
+from transduce.text.document.segment import DocumentOptions
 from transduce.text.lines import MAX_LINE_BYTES, STDIN, normalise, read_lines, shown
 from transduce.text.tokenizer import AnyTokenizer
 from transduce.text.tokenizer.special import NAME
 
 __all__ = ["MAX_LINE_BYTES", "STDIN", "CorpusFiles", "Pair", "normalise", "read_lines", "read_pairs"]
 
-Format = Literal["lines", "tsv", "jsonl"]
-
-_FORMATS: dict[str, Format] = {".tsv": "tsv", ".jsonl": "jsonl", ".json": "jsonl"}
+PairFormat = Literal["tsv", "csv", "jsonl", "tmx", "xliff", "po"]
+"""Formats of a file with both sides."""
+Column = int | str
+Columns = Annotated[tuple[Column, ...], pydantic.Field(strict=False)]
+Languages = tuple[str | None, str | None]
+"""Source and target language."""
+_TABLES = ("tsv", "csv")
+_ROWS = (*_TABLES, "jsonl")
 
 
 class Pair(NamedTuple):
@@ -38,7 +43,7 @@ class Pair(NamedTuple):
 
 
 class CorpusFiles(Config):
-    """Files of a parallel corpus: two line-aligned files, or one file with two columns.
+    """Files of a parallel corpus: two line-aligned files, or one file with both sides.
 
     "-" is standard input, plain or gzip; it can be read only once.
     """
@@ -50,24 +55,34 @@ class CorpusFiles(Config):
     """File with one target per line."""
 
     path: str | None = None
-    """One TSV or JSONL file with both sides, instead of `source` and `target`."""
+    """One file with both sides, instead of `source` and `target`: TSV, CSV, JSONL, TMX, XLIFF or PO."""
 
-    format: Literal["auto", "lines", "tsv", "jsonl"] = "auto"
-    """Format of the files; "auto" goes by the name: two files are lines, otherwise .tsv, .jsonl or .json, also .gz."""
+    format: Literal["auto", "lines", "tsv", "csv", "jsonl", "tmx", "xliff", "po"] = "auto"
+    """Format of the files; "auto" goes by the name: two files are lines, otherwise .tsv, .csv, .jsonl or .json, .tmx,
+    .xliff or .xlf, .po, also .gz. Of TMX, XLIFF and PO, units are used that are translated and not fuzzy."""
 
-    source_column: int | str | None = None
-    """Column of the source. In a TSV a number from 0 (the default), or a name if the first line is a header.
-    In a JSONL a key ("source" by default), with dots for keys within keys, as in "translation.de"."""
+    source_column: Column | Columns | None = None
+    """Column of the source. In a TSV or CSV a number from 1 (the default), or a name if the first row is a header.
+    In a JSONL a key ("source" by default), with dots for keys within keys, as in "translation.de". Several, as in
+    ["lemma", "features"], are joined to one source."""
 
-    target_column: int | str | None = None
-    """Column of the target: 1 in a TSV and "target" in a JSONL by default."""
+    target_column: Column | None = None
+    """Column of the target: 2 in a TSV or CSV and "target" in a JSONL by default."""
+
+    separator: str | None = None
+    """What joins several source columns; a space by default."""
+
+    header: bool | None = None
+    """Whether the first row of a TSV or CSV is a header; by default it is if columns are named, or if it names columns
+    for source and target itself."""
 
     weight: float | None = pydantic.Field(default=None, gt=0, le=1000)
     """How often each pair is seen per epoch, 1 by default. For training corpora; 0.25 uses a different quarter of the
     pairs in each epoch."""
 
     source_language: str | None = pydantic.Field(default=None, pattern=f"^{NAME}$")
-    """Language of the sources, if the corpora of a run differ; `[data]` sets it for all."""
+    """Language of the sources, if the corpora of a run differ; `[data]` sets it for all. It selects the language of a
+    TMX file."""
 
     target_language: str | None = pydantic.Field(default=None, pattern=f"^{NAME}$")
     """Language of the targets (`de`, `pt-BR`, …). If training corpora name it, the model becomes multilingual:
@@ -81,14 +96,20 @@ class CorpusFiles(Config):
             self._check_two_files()
         elif self.format == "lines":
             raise ValueError("lines come from two files: give source and target instead of path")
-        if self.layout != "lines":
+        elif self.layout in _ROWS:
             self._check_columns()
+        elif self._has_columns:
+            raise ValueError(f"columns are for TSV, CSV and JSONL files, not for {self.layout}")
         return self
+
+    @property
+    def _has_columns(self) -> bool:
+        return self.source_column is not None or self.target_column is not None
 
     def _check_two_files(self) -> None:
         if self.source is None and self.target is None:
             raise ValueError(
-                "no files given: set source and target (line-aligned files), or path (a TSV or JSONL file)"
+                "no files given: set source and target (line-aligned files), or path (one file with both sides)"
             )
         if self.source is None or self.target is None:
             given, lacking = ("target", "source") if self.source is None else ("source", "target")
@@ -99,17 +120,19 @@ class CorpusFiles(Config):
             )
         if self.format not in ("auto", "lines"):
             raise ValueError(f"source and target are files of lines; for a {self.format} file give path")
-        if self.source_column is not None or self.target_column is not None:
-            raise ValueError("columns are for a TSV or JSONL file given as path")
+        if self._has_columns:
+            raise ValueError("columns are for a TSV, CSV or JSONL file given as path")
 
     def _check_columns(self) -> None:
-        if self.layout == "jsonl" and (isinstance(self.source_column, int) or isinstance(self.target_column, int)):
-            raise ValueError("the columns of a JSONL file are names, not numbers")
-        for column in self.columns:
-            if column == "" or (isinstance(column, int) and column < 0):
-                raise ValueError(f"invalid column {column!r}; use a number from 0 for a TSV, a name for a JSONL")
-        if self.columns[0] == self.columns[1]:
-            raise ValueError(f"source and target cannot both be column {self.columns[0]!r}")
+        sources, target = self.columns
+        for column in (*sources, target):
+            number = counted(column)
+            if self.layout == "jsonl" and number is not None:
+                raise ValueError("the columns of a JSONL file are names, not numbers")
+            if not column.strip() or number == 0 or column.startswith("-"):
+                raise ValueError(f"invalid column '{column}'; columns are numbers from 1, names of a header, or keys")
+        if not sources or len({*sources, target}) <= len(sources):
+            raise ValueError(f"source and target need different columns, but source is {', '.join(sources)}")
 
     @property
     def name(self) -> str:
@@ -117,43 +140,63 @@ class CorpusFiles(Config):
         return f"{self.source}, {self.target}" if self.path is None else self.path
 
     @property
-    def layout(self) -> Format:
+    def layout(self) -> PairFormat | Literal["lines"]:
         """The format with "auto" resolved."""
         if self.path is None:
             return "lines"
         if self.format != "auto":
             return self.format
-        suffixes = [suffix.lower() for suffix in PurePath(self.path).suffixes if suffix.lower() != ".gz"]
-        if not suffixes or suffixes[-1] not in _FORMATS:
-            raise ValueError(f"no format follows from the name {self.path!r}; use .tsv or .jsonl, or set format")
-        return _FORMATS[suffixes[-1]]
+        try:
+            kind = None if self.path == STDIN else kind_by_name(self.path)
+        except TransduceError as error:
+            raise ValueError(str(error).rpartition(", or give")[0]) from None
+        kind = "jsonl" if kind == "json" else kind
+        if kind not in PAIRED:
+            raise ValueError(f"no format follows from the name {self.path!r}; set format to one of {', '.join(PAIRED)}")
+        return kind  # type: ignore[return-value]
 
     @property
-    def columns(self) -> tuple[int | str, int | str]:
-        """The columns of source and target with the defaults filled in; a TSV's "2" is the number 2."""
-        if self.layout == "jsonl":
-            return _or(self.source_column, "source"), _or(self.target_column, "target")
-        return _numbered(_or(self.source_column, 0)), _numbered(_or(self.target_column, 1))
+    def columns(self) -> tuple[tuple[str, ...], str]:
+        """The columns of sources and target with the defaults filled in."""
+        given = self.source_column if isinstance(self.source_column, tuple) else (self.source_column,)
+        defaults = ("source", "target") if self.layout == "jsonl" else ("1", "2")
+        sources = tuple(defaults[0] if column is None else str(column) for column in given)
+        return sources, defaults[1] if self.target_column is None else str(self.target_column)
 
 
-def _or(column: int | str | None, default: int | str) -> int | str:
-    return default if column is None else column
+Skip = Callable[[Pair, str], None]
+"""Called for each unit that is not a pair to train on, with the reason."""
 
 
-def _numbered(column: int | str) -> int | str:
-    number = counted(column) if isinstance(column, str) else column
-    return column if number is None else number
-
-
-def read_pairs(files: CorpusFiles) -> Iterator[Pair]:
+def read_pairs(files: CorpusFiles, languages: Languages = (None, None), skip: Skip | None = None) -> Iterator[Pair]:
     """Yield the pairs of a corpus in order, reading as little ahead as possible.
 
     An error (unequal files, a bad line) is raised when the stream reaches it, so use the pairs only after the end.
+    `languages` are those of a corpus that names none itself; `skip` is called with units that are not pairs.
     """
     if files.path is None:
         assert files.source is not None and files.target is not None, "checked by the validator"
         return _read_aligned(files.source, files.target)
-    return _read_tsv(files, files.path) if files.layout == "tsv" else _read_jsonl(files, files.path)
+    return _read_units(files, files.path, languages, skip)
+
+
+def _read_units(files: CorpusFiles, path: str, languages: Languages, skip: Skip | None) -> Iterator[Pair]:
+    sources, target = files.columns
+    options = DocumentOptions(
+        source_columns=sources,
+        target_column=target,
+        separator=" " if files.separator is None else files.separator,
+        header=files.header,
+        source_language=files.source_language or languages[0],
+        target_language=files.target_language or languages[1],
+    )
+    assert files.layout != "lines"
+    for unit in read_units(path, files.layout, options):
+        pair = Pair(unit.source, unit.target, unit.line)
+        if unit.unused is None:
+            yield pair
+        elif skip is not None:
+            skip(pair, unit.unused)
 
 
 def _read_aligned(source_path: str, target_path: str) -> Iterator[Pair]:
@@ -174,61 +217,6 @@ def _read_aligned(source_path: str, target_path: str) -> Iterator[Pair]:
         f"{shown(source_path)} has {num_sources:,} lines but {shown(target_path)} has {num_targets:,}; "
         "the files must be line-aligned"
     )
-
-
-def _read_tsv(files: CorpusFiles, path: str) -> Iterator[Pair]:
-    """Read tab-separated columns; quotes are text."""
-    wanted = list(files.columns)
-    has_header = any(isinstance(column, str) for column in wanted)
-    for number, line in enumerate(read_lines(path), start=1):
-        cells = line.split("\t")
-        if has_header and number == 1:
-            wanted = [_header_column(column, cells, path) for column in wanted]
-            continue
-        source, target = (int(column) for column in wanted)
-        if max(source, target) >= len(cells):
-            raise DataError(
-                f"{shown(path)}:{number}: no column {max(source, target)}: the line has {len(cells)} tab-separated "
-                "columns, counted from 0; fix the line or choose other columns"
-            )
-        yield Pair(cells[source], cells[target], number)
-
-
-def _header_column(column: int | str, header: list[str], path: str) -> int:
-    if isinstance(column, int):
-        return column
-    if column not in header:
-        raise DataError(
-            f"{shown(path)}:1: the header has no column '{column}'{suggestion(column, filter(None, header))}"
-        )
-    return header.index(column)
-
-
-def _read_jsonl(files: CorpusFiles, path: str) -> Iterator[Pair]:
-    source_key, target_key = (str(column) for column in files.columns)
-    for number, line in enumerate(read_lines(path), start=1):
-        where = f"{shown(path)}:{number}"
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"{where}: not JSON ({error}); each line must be one JSON object") from None
-        yield Pair(_field(record, source_key, where), _field(record, target_key, where), number)
-
-
-def _field(record: Any, key: str, where: str) -> str:
-    """Return the text under a key, or under nested keys if there is no such key."""
-    value = record
-    for part in [key] if isinstance(record, dict) and key in record else key.split("."):
-        if not isinstance(value, dict):
-            raise DataError(f"{where}: is not a JSON object with the key '{key}'; each line must be one such object")
-        if part not in value:
-            raise DataError(f"{where}: has no key '{key}'{suggestion(part, value)}")
-        value = value[part]
-    if not isinstance(value, str):
-        raise DataError(f"{where}: '{key}' is {json.dumps(value)[:40]}, not a string; write the text in quotes")
-    if "\n" in value:
-        raise DataError(f"{where}: '{key}' contains a line break; replace it by a space")
-    return normalise(value, f"{where}: '{key}'")
 
 
 # Documents of plain text, long ones in parts that fit into memory.

@@ -102,7 +102,7 @@ def read_lines(path: str | Path, meter: Meter | None = None, normalised: bool = 
     `normalised=False` for JSON with character offsets.
     """
     name = shown(path)
-    with _opened(path, name, meter) as stream:
+    with open_bytes(path, meter) as stream:
         _check_text(stream.peek(), name)
         if str(path) == STDIN:  # lines as they arrive: typed input should not have to fill a block first
             yield from _each(stream, name, 0, normalised)
@@ -113,7 +113,7 @@ def read_lines(path: str | Path, meter: Meter | None = None, normalised: bool = 
 def read_whole(path: str | Path) -> str:
     """Return a file as one text, read like its lines but not in NFC: for JSON, which may have no line breaks."""
     name = shown(path)
-    with _opened(path, name) as stream:
+    with open_bytes(path) as stream:
         _check_text(stream.peek(), name)
         blocks, left = [], MAX_WHOLE_BYTES
         while block := stream.read(BLOCK_BYTES):
@@ -125,9 +125,25 @@ def read_whole(path: str | Path) -> str:
     return "\n".join(_text(line, name, number, normalised=False) for number, line in enumerate(lines, start=1))
 
 
+def peek_bytes(path: str | Path, count: int) -> bytes:
+    """Return the first bytes of a file, decompressed, or of what waits in stdin, which are read again later.
+
+    Nothing is returned of what can be read only once: pipes, and compressed standard input.
+    """
+    if str(path) == STDIN:
+        stdin = None if sys.stdin is None else sys.stdin.buffer
+        head = stdin.peek(count) if isinstance(stdin, io.BufferedReader) else b""
+        return b"" if head.startswith(_GZIP_MAGIC) else head
+    if is_stream(path):
+        return b""
+    with open_bytes(path) as stream:
+        return stream.peek(count)
+
+
 @contextlib.contextmanager
-def _opened(path: str | Path, name: str, meter: Meter | None = None) -> Iterator[io.BufferedReader]:
+def open_bytes(path: str | Path, meter: Meter | None = None) -> Iterator[io.BufferedReader]:
     """Open a file or stdin, decompressed; turn system errors into ours."""
+    name = shown(path)
     if "\0" in name:
         raise MissingInput(f"{name}: the path contains a NUL character; check the path")
     try:

@@ -13,6 +13,8 @@ import pytest
 from transduce.errors import DataError, MissingInput, SettingsError
 from transduce.text.corpus import CorpusFiles, Pair, read_pairs
 
+DOCUMENTS = Path(__file__).parent / "document" / "files"
+
 
 def files(**settings: object) -> CorpusFiles:
     return CorpusFiles.from_table(settings, "[data]")
@@ -57,12 +59,12 @@ def test_one_side_may_come_from_standard_input(tmp_path, monkeypatch):
     ("text", "columns"),
     [
         ("a\tb\nc d\t\n", {}),
-        ("b\ta\n\tc d\n", {"source_column": 1, "target_column": 0}),
-        ("b\ta\n\tc d\n", {"source_column": "1", "target_column": "0"}),
-        ("x\ta\tb\ty\n\tc d\t\t\n", {"source_column": 1, "target_column": 2}),
+        ("b\ta\n\tc d\n", {"source_column": 2, "target_column": 1}),
+        ("b\ta\n\tc d\n", {"source_column": "2", "target_column": "1"}),
+        ("x\ta\tb\ty\n\tc d\t\t\n", {"source_column": 2, "target_column": 3}),
     ],
 )
-def test_tsv_columns_are_counted_from_zero(tmp_path, text, columns):
+def test_tsv_columns_are_counted_from_one(tmp_path, text, columns):
     path = saved(tmp_path, "train.TSV", text)
     assert list(read_pairs(files(path=path, **columns))) == [Pair("a", "b", 1), Pair("c d", "", 2)]
 
@@ -76,7 +78,7 @@ def test_tsv_columns_may_be_named_by_a_header(tmp_path):
 
 def test_a_tsv_line_with_too_few_columns_is_named(tmp_path):
     path = saved(tmp_path, "train.tsv", "a\tb\nonly one\n")
-    with pytest.raises(DataError, match=r"train.tsv:2: no column 1"):
+    with pytest.raises(DataError, match=r"train.tsv:2: no column 2"):
         list(read_pairs(files(path=path)))
 
 
@@ -151,12 +153,18 @@ def test_a_bad_jsonl_line_is_named_with_what_is_wrong(tmp_path, line, words):
         ({"path": "a.tsv", "format": "lines"}, "two files"),
         ({"path": "a.txt"}, "from the name 'a.txt'"),
         ({"path": "-"}, "from the name '-'"),
-        ({"path": "a.jsonl", "source_column": 0}, "names, not numbers"),
-        ({"path": "a.tsv", "target_column": -1}, "column -1"),
-        ({"path": "a.tsv", "source_column": 1, "target_column": 1}, "both be column 1"),
-        ({"path": "a.tsv", "source_column": 1}, "both be column 1"),
+        ({"path": "a.jsonl", "source_column": 1}, "names, not numbers"),
+        ({"path": "a.tsv", "target_column": -1}, "column '-1'"),
+        ({"path": "a.tsv", "source_column": 0}, "from 1"),
+        ({"path": "a.tsv", "source_column": 1, "target_column": 1}, "different columns"),
+        ({"path": "a.tsv", "source_column": 2}, "different columns"),
+        ({"path": "a.tsv", "source_column": []}, "different columns"),
+        ({"path": "a.csv", "source_column": ["lemma", "form"], "target_column": "form"}, "different columns"),
+        ({"path": "a.tmx", "source_column": 1}, "not for tmx"),
+        ({"path": "a.docx"}, "word processor"),
+        ({"path": "a.html"}, "from the name 'a.html'"),
         ({"path": "a.tsv", "sourc_column": 1}, "did you mean 'source_column'"),
-        ({"path": "a.csv", "format": "csv"}, "format = 'csv'"),
+        ({"path": "a.csv", "format": "cvs"}, "format = 'cvs'"),
     ],
 )
 def test_settings_that_make_no_sense_are_rejected_with_a_sentence(settings, words):
@@ -173,3 +181,69 @@ def test_settings_survive_their_table():
 def test_a_missing_file_is_missing_input(tmp_path):
     with pytest.raises(MissingInput, match=r"nowhere\.tsv: cannot be read"):
         list(read_pairs(files(path=str(tmp_path / "nowhere.tsv"))))
+
+
+def test_several_source_columns_are_joined(tmp_path):
+    path = saved(tmp_path, "forms.tsv", "lemma\tfeatures\tform\ngehen\tV;PST\tging\n")
+    columns = {"source_column": ["lemma", "features"], "target_column": "form"}
+    assert list(read_pairs(files(path=path, **columns))) == [Pair("gehen V;PST", "ging", 2)]
+    assert list(read_pairs(files(path=path, **columns, separator="|"))) == [Pair("gehen|V;PST", "ging", 2)]
+    path = saved(tmp_path, "forms.jsonl", '{"lemma": "gehen", "tag": {"tense": "PST"}, "form": "ging"}\n')
+    keys = {"source_column": ["lemma", "tag.tense"], "target_column": "form"}
+    assert list(read_pairs(files(path=path, **keys))) == [Pair("gehen PST", "ging", 1)]
+
+
+def test_a_header_that_names_both_sides_is_no_pair(tmp_path):
+    path = saved(tmp_path, "a.csv", "target,source\nb,a\n")
+    assert list(read_pairs(files(path=path))) == [Pair("b", "a", 2)]
+    assert list(read_pairs(files(path=path, header=False))) == [Pair("target", "source", 1), Pair("b", "a", 2)]
+    plain = saved(tmp_path, "b.csv", "x,y\nb,a\n")
+    assert list(read_pairs(files(path=plain, header=True))) == [Pair("b", "a", 2)]
+    with pytest.raises(SettingsError, match="--no-header"):
+        list(read_pairs(files(path=path, header=False, source_column="source", target_column="target")))
+
+
+def test_csv_is_quoted_and_may_have_line_breaks(tmp_path):
+    text = 'id,de,en\r\n1,"eins, zwei","one, ""two"""\r\n2,"a\nb","c\nd"\r\n3,"a\nb",c\r\n'
+    path = saved(tmp_path, "train.csv.gz", text)
+    assert list(read_pairs(files(path=path, source_column="de", target_column=3))) == [
+        Pair("eins, zwei", 'one, "two"', 2),
+        Pair("a", "c", 3),
+        Pair("b", "d", 3),
+        Pair("a b", "c", 6),
+    ]
+
+
+def skipped(settings):
+    found = []
+    pairs = list(read_pairs(files(**settings), skip=lambda pair, reason: found.append((pair.line, reason))))
+    return [tuple(pair) for pair in pairs], found
+
+
+def test_messages_are_pairs_if_they_are_translated_and_not_fuzzy():
+    pairs, found = skipped({"path": str(DOCUMENTS / "messages.po")})
+    assert pairs == [("Open the file", "Datei öffnen", 11)]
+    assert [reason for _, reason in found] == [
+        *("untranslated", "fuzzy", "untranslated", "untranslated", "untranslated", "obsolete", "untranslated")
+    ]
+
+
+def test_units_of_xliff_are_pairs_if_they_are_translated():
+    pairs, found = skipped({"path": str(DOCUMENTS / "strings.xlf")})
+    assert pairs == [("Cancel", "Abbrechen", 12)]
+    assert [reason for _, reason in found] == ["untranslated"] * 5
+    pairs, found = skipped({"path": str(DOCUMENTS / "strings2.xlf")})
+    assert pairs == [("Done.", "Fini.", 12)]
+    _, found = skipped({"path": str(DOCUMENTS / "strings2.xlf"), "target_language": "de"})
+    assert {reason for _, reason in found} == {"other_language"}
+
+
+def test_units_of_tmx_are_pairs_in_the_chosen_languages():
+    path = str(DOCUMENTS / "memory.tmx")
+    pairs, found = skipped({"path": path, "target_language": "de"})
+    assert pairs == [("The sun shines.", "Die Sonne scheint.", 8)]
+    assert [reason for _, reason in found] == ["other_language", "other_language", "untranslated"]
+    pairs, _ = skipped({"path": path, "source_language": "fr", "target_language": "en"})
+    assert pairs == [("Pluie & vent", "Rain & wind today", 14)]
+    languages = {"source_language": "en", "target_language": "de-DE"}
+    assert [pair.target for pair in read_pairs(files(path=path), tuple(languages.values()))] == ["Die Sonne scheint."]

@@ -28,7 +28,7 @@ from transduce.inference.scoring import consensus
 from transduce.inference.segment import Translation, TranslationCounts, TranslationOptions, one_line
 from transduce.inference.translator import NO_CONSTRAINTS, Translator
 from transduce.text.constraint import DEFAULT_PLACEHOLDERS, Constraints
-from transduce.text.document import MARKED_UP
+from transduce.text.document.formats import MARKED_UP, DocumentKind
 from transduce.text.lines import STDIN, shown
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ GZIP_RATIO = 3
 class TranslatedWindow:
     """A window after translation."""
 
-    text: str
-    """The text to write."""
+    content: bytes
+    """What to write."""
     segments: int
     counts: TranslationCounts
     read: int
@@ -62,8 +62,8 @@ class TranslatedWindow:
 class JobOptions:
     """Options of a job that translates a document."""
 
-    format: str = "text"
-    """Format of the document, one of `document.KINDS`."""
+    format: DocumentKind = "text"
+    """Format of the document."""
     search: Mapping[str, Any] = field(default_factory=dict)
     """Search options that override the model's; None keeps one."""
     n_best: int | None = None
@@ -161,10 +161,12 @@ class TranslationJob:
         for number, segment in enumerate(window.segments, start=window.first):
             translations = [next(found) for _ in segment.texts]
             if self.options.n_best is None:
-                written.append(segment.write([self._line(several[0]) for several in translations]))
-            else:
+                pairs = zip(translations, segment.texts, strict=True)
+                written.append(segment.write([self._line(several[0], source) for several, source in pairs]))
+            elif translations:
                 written += [self._numbered(number, one) for one in translations[0][: self.options.n_best]]
-        return TranslatedWindow("".join(written), len(window.segments), counts, window.read, window.digest)
+        content = window.encode("".join(written))
+        return TranslatedWindow(content, len(window.segments), counts, window.read, window.digest)
 
     def read_images(self, window: DocumentWindow) -> list[str]:
         """Return the texts of a window, with the pixels of images in place of their paths; errors name the line."""
@@ -172,8 +174,8 @@ class TranslationJob:
         numbers = [number for number, segment in enumerate(window.segments, window.first + 1) for _ in segment.texts]
         return self.translator.read_images(window.texts, [f"{name}:{number}" for number in numbers])
 
-    def _line(self, translation: Translation) -> str:
-        return one_line(translation.text) + self._alignment(translation)
+    def _line(self, translation: Translation, source: str) -> str:
+        return one_line(translation.text, source) + self._alignment(translation)
 
     def _numbered(self, number: int, translation: Translation) -> str:
         """A line of an n-best list, in Moses's format."""

@@ -104,7 +104,7 @@ class PartialOutput:
     def write(self, window: TranslatedWindow) -> None:
         """Append a window, and sync it."""
         with storage_errors(self.path):
-            self._append(window.text.encode("utf-8"))
+            self._append(window.content)
             self._commit(
                 replace(
                     self.done,
@@ -216,7 +216,7 @@ def _as_json(fingerprint: dict[str, Any]) -> Table:
 class StreamOutput:
     """Output that cannot be resumed: standard output, a pipe, a file whose input is a stream."""
 
-    def __init__(self, file: IO[str]) -> None:
+    def __init__(self, file: IO[bytes] | gzip.GzipFile) -> None:
         self._file = file
         self.done = Done()
 
@@ -228,7 +228,7 @@ class StreamOutput:
 
     def write(self, window: TranslatedWindow) -> None:
         """Write a window and flush it."""
-        self._file.write(window.text)
+        self._file.write(window.content)
         self._file.flush()
         self.done = replace(
             self.done,
@@ -241,15 +241,15 @@ class StreamOutput:
 def open_stream(output: str) -> Iterator[StreamOutput]:
     """Open standard output ("-"), or a file that appears only when it is complete."""
     if output == "-":
-        sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
-        yield StreamOutput(sys.stdout)
+        sys.stdout.flush()
+        yield StreamOutput(sys.stdout.buffer)
         return
     with atomic_file(Path(output)) as temporary:
         if output.endswith(".gz"):
-            with gzip.open(temporary, "wt", encoding="utf-8", newline="\n") as file:
+            with gzip.open(temporary, "wb") as file:
                 yield StreamOutput(file)
         else:
-            with temporary.open("w", encoding="utf-8", newline="\n") as plain:
+            with temporary.open("wb") as plain:
                 yield StreamOutput(plain)
 
 

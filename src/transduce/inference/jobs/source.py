@@ -6,13 +6,13 @@ import hashlib
 import itertools
 import queue
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from transduce.text.corpus import read_lines
-from transduce.text.document import ROWS, DocumentSegment, segments
+from transduce.text.document.formats import Document, DocumentKind
+from transduce.text.document.segment import NO_OPTIONS, DocumentOptions, DocumentSegment
 from transduce.text.lines import STDIN, Meter
 
 T = TypeVar("T")
@@ -44,6 +44,8 @@ class DocumentWindow:
     """Bytes of the file up to its end, approximately."""
     digest: str = ""
     """SHA-256 of all segments up to its end."""
+    encode: Callable[[str], bytes] = str.encode
+    """Encodes text as the document is encoded."""
 
     @property
     def texts(self) -> list[str]:
@@ -59,17 +61,22 @@ class DocumentWindow:
 class Source:
     """The segments of a document, each returned once."""
 
-    def __init__(self, segments: Iterable[DocumentSegment], meter: Meter | None = None) -> None:
-        self._segments, self._meter = iter(segments), meter or Meter()
+    def __init__(
+        self,
+        segments: Iterable[DocumentSegment],
+        meter: Meter | None = None,
+        encode: Callable[[str], bytes] = str.encode,
+    ) -> None:
+        self._segments, self._meter, self._encode = iter(segments), meter or Meter(), encode
         self._hash = hashlib.sha256()
         self._taken, self._bytes = 0, 0
 
     @classmethod
-    def open(cls, path: str, kind: str = "text", field: str | None = None, language_field: str | None = None) -> Source:
-        """Open a document; `field` and `language_field` are columns or keys of a TSV or JSONL file."""
+    def open(cls, path: str, kind: DocumentKind | None = None, options: DocumentOptions = NO_OPTIONS) -> Source:
+        """Open a document."""
         meter = Meter()
-        lines = read_lines(path, meter, normalised=kind not in ROWS)
-        return cls(segments(kind, lines, field, path, language_field), meter)
+        document = Document(path, kind, options, meter)
+        return cls(document.segments, meter, document.encode)
 
     def skip(self, count: int) -> str:
         """Skip segments that were translated before; return their hash, as a window has it."""
@@ -102,20 +109,20 @@ class Source:
         first = self._taken
         for segment in segments:
             self._note(segment)
-        return DocumentWindow(first, segments, self.read, self._hash.hexdigest())
+        return DocumentWindow(first, segments, self.read, self._hash.hexdigest(), self._encode)
 
     def _note(self, segment: DocumentSegment) -> None:
-        content = segment.write(segment.texts).encode("utf-8", "surrogatepass")
+        content = self._encode(segment.original)
         self._hash.update(content)
         self._taken, self._bytes = self._taken + 1, self._bytes + len(content)
 
 
 def _cut(segments: Iterator[DocumentSegment], lines: int) -> Iterator[DocumentSegment]:
-    """Yield segments up to `lines` lines, or the characters of as many average lines."""
+    """Yield segments up to `lines` lines, or the characters of as many average lines, markup included."""
     left, room = lines, lines * CHARACTERS_PER_LINE
     while left > 0 and room > 0 and (segment := next(segments, None)) is not None:
         left -= max(1, len(segment.texts))
-        room -= sum(map(len, segment.texts))
+        room -= len(segment.original)
         yield segment
 
 

@@ -38,18 +38,24 @@ class ExampleFiles(Config):
     questions, whose labels are the answers."""
 
     text: int | str | None = None
-    """Column of the text, or of the word in CoNLL: a number from 0, or a name where the first line is a header or the
-    file is JSONL. By default 0 or "text"; in CoNLL-U the column of words, 1."""
+    """Column of the text, or of the word in CoNLL: a number from 1 (-1 is the last), or a name where the first line is
+    a header or the file is JSONL. By default 1 or "text"; in CoNLL-U the column of words, 2."""
 
     second_text: int | str | None = None
     """Column of a second text, for labels of pairs; none by default."""
 
     label: int | str | None = None
-    """Column of the label: by default 1 or "label", after the second text if there is one; in CoNLL-U 3, the
+    """Column of the label: by default 2 or "label", after the second text if there is one; in CoNLL-U 4, the
     universal part of speech, in other CoNLL files the last."""
 
     weight: float | None = pydantic.Field(default=None, gt=0, le=1000)
     """How often each of its examples is seen in an epoch, 1 if not given. For training files."""
+
+    @pydantic.model_validator(mode="after")
+    def _check_columns(self) -> Self:
+        if 0 in (self.text, self.second_text, self.label):
+            raise ValueError("columns are counted from 1; 0 is none")
+        return self
 
     @property
     def name(self) -> str:
@@ -73,6 +79,16 @@ class ExampleFiles(Config):
     def is_conllu(self) -> bool:
         """Whether the columns are those of Universal Dependencies."""
         return ".conllu" in (suffix.lower() for suffix in PurePath(self.path).suffixes)
+
+
+def saved_column(column: int | str) -> int | str:
+    """Return a column as a model folder saves it: numbers from 0; names, and numbers from the end, as they are."""
+    return column - 1 if isinstance(column, int) and column > 0 else column
+
+
+def loaded_column(column: int | str) -> int | str:
+    """Undo `saved_column`."""
+    return column + 1 if isinstance(column, int) and column >= 0 else column
 
 
 Files = Annotated[

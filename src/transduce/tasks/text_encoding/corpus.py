@@ -16,7 +16,7 @@ from typing import Any
 from transduce.config import counted
 from transduce.data.store import ExampleRecord
 from transduce.errors import DataError, suggestion
-from transduce.tasks.text_encoding.config import ExampleFiles, Objective
+from transduce.tasks.text_encoding.config import ExampleFiles, Objective, saved_column
 from transduce.text.lines import normalise, read_lines, read_whole
 
 Answer = tuple[str, int]
@@ -82,9 +82,9 @@ def _labelled(files: ExampleFiles, is_json: bool) -> Iterator[Example]:
     lines = enumerate(read_lines(files.path), start=1)
     default = 1 if second is None else 2
     columns = [
-        0 if files.text is None else files.text,
-        *([] if second is None else [second]),
-        default if files.label is None else files.label,
+        0 if files.text is None else saved_column(files.text),
+        *([] if second is None else [saved_column(second)]),
+        default if files.label is None else saved_column(files.label),
     ]
     if any(isinstance(column, str) for column in columns):
         header = next((line for _, line in lines), "").split("\t")
@@ -160,8 +160,8 @@ def _sentences(files: ExampleFiles) -> Iterator[Example]:
     """CoNLL: a word per line with its columns, a blank line between sentences; in CoNLL-U, # begins a comment, and
     multiword tokens (1-2) and empty nodes (1.1) have lines of their own, which are not words."""
     split_by_tabs = files.is_conllu
-    word = 1 if files.is_conllu and files.text is None else files.text or 0
-    label = (3 if files.is_conllu else -1) if files.label is None else files.label
+    word = int(files.is_conllu) if files.text is None else saved_column(files.text)
+    label = (3 if files.is_conllu else -1) if files.label is None else saved_column(files.label)
     if isinstance(word, str) or isinstance(label, str):
         raise DataError(f"{files.path}: the columns of CoNLL are numbers, not names")
     words: list[str] = []

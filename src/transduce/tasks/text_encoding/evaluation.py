@@ -24,7 +24,7 @@ from transduce.inference.text_encoder import TextEncoder
 from transduce.models.head import LanguageHead
 from transduce.models.interface import EncoderModel
 from transduce.tasks.text_encoding.batches import collate_examples, encoder_loss
-from transduce.tasks.text_encoding.config import ExampleFiles, TextEncodingConfig
+from transduce.tasks.text_encoding.config import ExampleFiles, TextEncodingConfig, loaded_column
 from transduce.tasks.text_encoding.corpus import Example, documents, read_examples, reference
 from transduce.tasks.text_encoding.encoding import Row, encoder_for
 from transduce.tasks.text_encoding.masking import Masking
@@ -145,7 +145,8 @@ def score_encoder(encoder: TextEncoder, path: str, columns: Table | None = None,
     """Return the table of an `EncoderEvaluation`."""
     if encoder.task == "none":
         raise SettingsError("this text encoder has no head to evaluate; fine-tune it on labelled examples first")
-    files = ExampleFiles.from_table({**(encoder.notes.get("columns") or {}), **(columns or {}), "path": path}, path)
+    trained = {name: loaded_column(column) for name, column in (encoder.notes.get("columns") or {}).items()}
+    files = ExampleFiles.from_table({**trained, **(columns or {}), "path": path}, path)
     settings = {
         name: encoder.notes[name] for name in ("max_length", "stride", "allow_no_answer") if encoder.notes.get(name)
     }

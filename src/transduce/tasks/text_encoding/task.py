@@ -23,7 +23,7 @@ from transduce.models.interface import EncoderModel, Model
 from transduce.nn.cpu.cross_entropy import CrossEntropy
 from transduce.rng import Rows
 from transduce.tasks.text_encoding.batches import EncoderBatch, collate_examples, encoder_loss
-from transduce.tasks.text_encoding.config import TextEncodingConfig
+from transduce.tasks.text_encoding.config import TextEncodingConfig, saved_column
 from transduce.tasks.text_encoding.evaluation import ExamplePredictions
 from transduce.tasks.text_encoding.masking import Masking
 from transduce.tasks.text_encoding.preparation import ExamplePreparation
@@ -201,7 +201,7 @@ class TextEncodingTask(Task[TextEncodingConfig]):
         return {
             **{name: getattr(self.data, name) for name in NOTED},
             "labels": list(prepared.report.labels or ()),
-            "columns": {name: columns[name] for name in kept if columns.get(name) is not None},
+            "columns": {name: saved_column(columns[name]) for name in kept if columns.get(name) is not None},
         }
 
     def card(self, contents: ModelFolder, prepared: Prepared) -> CardText:

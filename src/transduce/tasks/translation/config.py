@@ -19,7 +19,7 @@ from transduce.data.settings import SPLITS, FilteredDataConfig, PlainTextConfig,
 from transduce.data.synthetic import SyntheticPictures, SyntheticTask
 from transduce.errors import DataError, MissingInput, brief
 from transduce.storage.layout import DATA, MANIFEST, REPORT
-from transduce.text.corpus import STDIN, CorpusFiles, Pair, read_pairs
+from transduce.text.corpus import STDIN, CorpusFiles, Languages, Pair, read_pairs
 from transduce.text.image_file import ImageFilesConfig, check_pillow
 from transduce.text.lines import shown
 from transduce.text.tokenizer.special import NAME, LanguageTags
@@ -92,19 +92,29 @@ PairCorpus = CorpusFiles | SyntheticTask | SyntheticPictures | PreparedPairs
 
 
 def corpus_pairs(
-    corpora: Sequence[PairCorpus], images: ImageFilesConfig | None = None, counter: CorpusCounter | None = None
+    corpora: Sequence[PairCorpus],
+    images: ImageFilesConfig | None = None,
+    counter: CorpusCounter | None = None,
+    languages: Languages = (None, None),
 ) -> Iterator[Pair]:
     """Yield the pairs of some corpora, one after the other; with `images`, sources of files are paths of images.
 
-    `counter` counts the images that are dropped.
+    `counter` counts the images and the units of documents that are dropped; `languages` are those of corpora that name
+    none themselves.
     """
+    counter = counter or CorpusCounter()
+
+    def skip(pair: Pair, reason: str) -> None:
+        counter.read += 1
+        counter.count(reason, [pair], dropped=1)
+
     for corpus in corpora:
         if not isinstance(corpus, CorpusFiles):
             yield from corpus.pairs()
         elif images is None:
-            yield from read_pairs(corpus)
+            yield from read_pairs(corpus, languages, skip)
         else:
-            yield from _image_pairs(corpus, images, counter or CorpusCounter())
+            yield from _image_pairs(corpus, images, counter)
 
 
 def _image_pairs(corpus: CorpusFiles, images: ImageFilesConfig, counter: CorpusCounter) -> Iterator[Pair]:

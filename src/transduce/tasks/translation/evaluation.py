@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 from transduce.config import Table
 from transduce.data.prepared import Prepared
+from transduce.data.report import REASONS
 from transduce.data.store import PairStore
 from transduce.errors import DataError, SettingsError
 from transduce.evaluation.metrics import METRICS, Metric, Score, finite, perplexity
@@ -20,7 +22,7 @@ from transduce.inference.torch_engine import TorchEngine
 from transduce.inference.translator import Translator
 from transduce.models.interface import AnyTransducer
 from transduce.storage.atomic import atomic_file
-from transduce.text.corpus import CorpusFiles, read_lines, read_pairs
+from transduce.text.corpus import CorpusFiles, Languages, read_lines, read_pairs
 from transduce.text.lines import shown
 from transduce.training.config import TrainingConfig
 from transduce.training.reporter import Sample
@@ -38,6 +40,8 @@ class TestSet:
     references: list[list[str]]
     places: list[str] = field(default_factory=list, compare=False)
     """File and line of each source, for errors; empty if they are not known."""
+    unused: Mapping[str, int] = field(default_factory=dict)
+    """Units of a TMX, XLIFF or PO file that are no pairs, by the reason."""
 
 
 @dataclass(frozen=True)
@@ -80,18 +84,31 @@ class TranslationScores:
         return found
 
 
-def read_test_set(source: str | None, targets: Sequence[str], path: str | None) -> TestSet:
-    """Read a test set from line-aligned files, or from one file whose lines with the same source belong together."""
+def read_test_set(
+    source: str | None,
+    targets: Sequence[str],
+    path: str | None,
+    settings: Table | None = None,
+    languages: Languages = (None, None),
+) -> TestSet:
+    """Read a test set from line-aligned files, or from one file whose lines with the same source belong together.
+
+    `settings` are those of `CorpusFiles` for one file (format, columns), `languages` select those of a TMX file.
+    """
+    if settings and path is None:
+        raise SettingsError("formats and columns are for a file with both sides; name it with --path")
     if path is not None:
         if source is not None or targets:
             raise SettingsError("give --path alone, or --source with --target")
         together: dict[str, list[str]] = {}
         places: list[str] = []
-        for pair in read_pairs(CorpusFiles.from_table({"path": path}, path)):
+        unused: Counter[str] = Counter()
+        files = CorpusFiles.from_table({**(settings or {}), "path": path}, path)
+        for pair in read_pairs(files, languages, lambda _, reason: unused.update([reason])):
             if pair.source not in together:
                 places.append(f"{shown(path)}:{pair.line}")
             together.setdefault(pair.source, []).append(pair.target)
-        test = TestSet(list(together), list(together.values()), places)
+        test = TestSet(list(together), list(together.values()), places, unused)
     else:
         if source is None or not targets:
             raise SettingsError("no test set: give --source and --target, or --path")
@@ -104,7 +121,8 @@ def read_test_set(source: str | None, targets: Sequence[str], path: str | None) 
         references = [list(several) for several in zip(*columns, strict=True)]
         test = TestSet([pair.source for pair in pairs], references, [f"{shown(source)}:{pair.line}" for pair in pairs])
     if not test.sources:
-        raise DataError(f"{path or source}: is empty; there is nothing to evaluate")
+        reasons = ", ".join(f"{count:,} units: {REASONS[reason]}" for reason, count in test.unused.items())
+        raise DataError(f"{path or source}: has no pairs ({reasons or 'it is empty'}); there is nothing to evaluate")
     return test
 
 
@@ -152,6 +170,8 @@ class TranslationEvaluation:
     scores: TranslationScores
     comparisons: Mapping[str, Mapping[str, Comparison]]
     """By the name of the other model, then by metric."""
+    unused: Mapping[str, int] = field(default_factory=dict)
+    """Units of the test set that are no pairs, by the reason."""
 
     @property
     def translations(self) -> list[str]:
@@ -164,7 +184,8 @@ class TranslationEvaluation:
             name: {metric: found.to_json() for metric, found in several.items()}
             for name, several in self.comparisons.items()
         }
-        return {**self.scores.to_json(), "against": against}
+        unused = {"unused_units": dict(self.unused)} if self.unused else {}
+        return {**self.scores.to_json(), **unused, "against": against}
 
     def lines(self) -> list[str]:
         """Return the lines to print."""
@@ -174,7 +195,8 @@ class TranslationEvaluation:
             for metric, found in several.items()
         ]
         sentences = len(self.scores.translations)
-        return [f"{self.name}: {sentences:,} sentences", *self.scores.lines(self.metrics), *compared]
+        unused = [f"  note: {count:,} units not used: {REASONS[reason]}" for reason, count in self.unused.items()]
+        return [f"{self.name}: {sentences:,} sentences", *unused, *self.scores.lines(self.metrics), *compared]
 
     def _line(self, name: str, metric: str, found: Comparison) -> str:
         show = self.metrics[metric].show
@@ -198,7 +220,7 @@ def evaluate_translators(
         (name, score_translator(translator, test, metrics, samples, options)) for name, translator in models
     )
     comparisons = {other: compare_scores(first, scores, test, metrics, samples) for other, scores in others}
-    return TranslationEvaluation(name, metrics, first, comparisons)
+    return TranslationEvaluation(name, metrics, first, comparisons, test.unused)
 
 
 def _teacher_forced(translator: Translator, test: TestSet) -> tuple[float, int, int, int]:

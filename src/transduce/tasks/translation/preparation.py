@@ -76,7 +76,7 @@ class PairPreparation(Preparation[TranslationConfig]):
         languages = [" ".join(map(str, self.data.languages_of(corpus))) for corpus in corpora]
         self.audited[split] = audit_pairs(
             [
-                (corpus_pairs([corpus], self.data.images, counter), counter)
+                (corpus_pairs([corpus], self.data.images, counter, self.data.languages_of(corpus)), counter)
                 for corpus, counter in zip(corpora, self.counters[split], strict=True)
             ],
             self.work / split,

@@ -139,7 +139,9 @@ class TranslationTask(TransducerTask[TranslationConfig]):
     def _pairs(self) -> Iterator[tuple[str, str]]:
         if any(map(reads_once, self.data.corpora)):
             raise SettingsError(READ_ONCE)
-        return ((pair.source, pair.target) for pair in corpus_pairs(self.data.corpora))  # images by their paths
+        languages = self.data.source_language, self.data.target_language
+        pairs = corpus_pairs(self.data.corpora, languages=languages)  # images by their paths
+        return ((pair.source, pair.target) for pair in pairs)
 
     preparation = PairPreparation
 

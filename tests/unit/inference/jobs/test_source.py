@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +12,11 @@ import pytest
 
 from transduce.errors import DataError
 from transduce.inference.jobs.source import CHARACTERS_PER_LINE, DocumentWindow, Source
-from transduce.text.document import segments
-from transduce.text.lines import Meter, read_lines
+from transduce.text.document.charset import DocumentText
+from transduce.text.document.formats import FORMATS, DocumentKind
+from transduce.text.document.plain import read_plain
+from transduce.text.document.segment import NO_OPTIONS, DocumentOptions, DocumentSegment
+from transduce.text.lines import Meter
 
 SUBTITLES = [line for number in range(9) for line in (f"{number}", f"00:00:0{number},000 --> x", f"text {number}", "")]
 ROWS = [f'{{"text": "row {number}\\nsecond", "id": {number}}}' for number in range(9)]
@@ -26,8 +30,33 @@ def lines(count: int) -> list[str]:
     return [f"line {number}" for number in range(count)]
 
 
-def source(given: list[str], kind: str = "text", field: str | None = None) -> Source:
-    return Source(segments(kind, iter(given), field, "x"))
+def segments(given: list[str], kind: DocumentKind = "text", field: str | None = None) -> Iterator[DocumentSegment]:
+    content = "".join(f"{line}\n" for line in given).encode()
+    document = DocumentText(io.BufferedReader(io.BytesIO(content)), "x", None, typed=False)  # type: ignore[arg-type]
+    return FORMATS[kind].read(document, DocumentOptions(fields=(field,)) if field else NO_OPTIONS)
+
+
+def source(given: list[str], kind: DocumentKind = "text", field: str | None = None) -> Source:
+    return Source(segments(given, kind, field))
+
+
+class Typed(io.RawIOBase):
+    """Standard input that somebody types."""
+
+    def __init__(self, given: Iterator[str]) -> None:
+        self._given = given
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
+        line = next(self._given, "").encode()
+        buffer[: len(line)] = line
+        return len(line)
+
+
+def typed(given: Iterator[str]) -> Iterator[DocumentSegment]:
+    return read_plain(DocumentText(io.BufferedReader(Typed(given)), "x", None, typed=True), NO_OPTIONS)
 
 
 def test_a_window_has_so_many_lines_and_the_last_one_what_is_left() -> None:
@@ -64,7 +93,7 @@ def test_texts_inside_a_segment_count_as_lines_and_a_segment_is_never_cut() -> N
     ("kind", "given", "field"), [("text", lines(23), None), ("srt", SUBTITLES, None), ("jsonl", ROWS, "text")]
 )
 def test_what_was_passed_over_has_the_hash_of_what_was_handed_out(
-    kind: str, given: list[str], field: str | None
+    kind: DocumentKind, given: list[str], field: str | None
 ) -> None:
     """And the windows after it are the same as if nothing had been interrupted."""
     whole = list(source(given, kind, field).windows(4))
@@ -93,11 +122,11 @@ def test_lines_that_somebody_types_are_handed_out_without_waiting_for_more() -> 
     asked = threading.Event()
 
     def typing() -> Iterator[str]:
-        yield "first"
+        yield "first\n"
         assert asked.wait(30)
-        yield "second"
+        yield "second\n"
 
-    windows = Source(segments("text", typing(), None, "x")).windows_as_they_come()
+    windows = Source(typed(typing())).windows_as_they_come()
     assert next(windows).texts == ["first"]
     asked.set()
     assert [text for window in windows for text in window.texts] == ["second"]
@@ -105,12 +134,12 @@ def test_lines_that_somebody_types_are_handed_out_without_waiting_for_more() -> 
 
 def test_an_error_of_reading_comes_through() -> None:
     def broken() -> Iterator[str]:
-        yield "first"
+        yield "first\n"
         raise DataError("here")
 
     for windows in (
-        Source(segments("text", broken(), None, "x")).windows_as_they_come(),
-        Source(segments("text", broken(), None, "x")).windows(5),
+        Source(typed(broken())).windows_as_they_come(),
+        Source(typed(broken())).windows(5),
     ):
         with pytest.raises(DataError, match="here"):
             list(windows)
@@ -122,8 +151,7 @@ def test_a_window_knows_where_in_the_file_it_ends(tmp_path: Path, packed: bool) 
     text = "".join(f"some line {number * 7919 % 100_003:06d}\n" for number in range(60_000)).encode()
     path = tmp_path / "x"
     path.write_bytes(gzip.compress(text) if packed else text)
-    meter = Meter()
-    found = Source(segments("text", read_lines(path, meter), None, "x"), meter)
+    found = Source.open(str(path))
     found.sample(30_000)
     size = path.stat().st_size
     shares = [window.read / size for window in found.windows(5000)]

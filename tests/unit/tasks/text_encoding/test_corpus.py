@@ -65,7 +65,7 @@ def test_conllu_leaves_out_remarks_and_what_is_no_word(tmp_path: Path) -> None:
     found = list(read_examples(written(tmp_path, "a.conllu", text), "tag"))
     assert [example.texts for example in found] == [("Do", "n't", "go"), ("Yes",)]
     assert found[0].labels == ("AUX", "PART", "VERB")
-    other = read_examples(ExampleFiles(path=str(tmp_path / "a.conllu"), label=2), "tag")
+    other = read_examples(ExampleFiles(path=str(tmp_path / "a.conllu"), label=3), "tag")
     assert next(other).labels == ("do", "not", "go")
 
 
@@ -102,7 +102,7 @@ def test_conll_has_its_label_last_and_a_broken_line_spoils_its_sentence(tmp_path
         (("Bonn",), ("B-LOC",)),
     ]
     assert [example.fault for example in found] == [None, "columns", None]
-    fixed = ExampleFiles(path=str(tmp_path / "a.conll"), label=2)
+    fixed = ExampleFiles(path=str(tmp_path / "a.conll"), label=3)
     assert [example.fault for example in read_examples(fixed, "tag")] == [None, "columns", None]
 
 
@@ -199,7 +199,7 @@ def test_what_makes_no_sense_is_rejected(table: dict[str, object], message: str)
 
 def test_columns_that_are_not_there_are_counted_and_never_taken_for_others(tmp_path: Path) -> None:
     table = written(tmp_path, "a.tsv", "good film\tpos\n")
-    for column, fault in ((1, None), (-1, None), (2, "columns"), (-3, "columns")):
+    for column, fault in ((2, None), (-1, None), (3, "columns"), (-3, "columns")):
         assert next(read_examples(table.but(label=column), "classify")).fault == fault
     with pytest.raises(DataError, match="the same column"):
         next(read_examples(table.but(text=1, label=1), "classify"))
@@ -208,9 +208,16 @@ def test_columns_that_are_not_there_are_counted_and_never_taken_for_others(tmp_p
     words = written(tmp_path, "words.conll", "good\nfilm\n")
     assert [example.fault for example in read_examples(words, "tag")] == ["columns"]
     tagged = written(tmp_path, "tagged.conll", "good ADJ\nfilm NOUN\n")
-    for label, fault in ((None, None), (-1, None), (0, "columns"), (-2, "columns"), (2, "columns"), (-3, "columns")):
+    for label, fault in ((None, None), (-1, None), (1, "columns"), (-2, "columns"), (3, "columns"), (-3, "columns")):
         assert [example.fault for example in read_examples(tagged.but(label=label), "tag")] == [fault]
     assert [example.fault for example in read_examples(tagged.but(text=-3), "tag")] == ["columns"]
+
+
+def test_columns_are_counted_from_one(tmp_path: Path) -> None:
+    table = written(tmp_path, "a.tsv", "pos\tgood film\n")
+    assert next(read_examples(table.but(text=2, label=1), "classify")).texts == ("good film",)
+    with pytest.raises(SettingsError, match="from 1"):
+        ExampleFiles.from_table({"path": "a.tsv", "label": 0}, "x")
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_pairs_have_their_second_text_in_the_second_segment(tmp_path: Path) -> N
     found = prepared(
         tmp_path,
         objective="classify",
-        train={"path": str(tmp_path / "a.tsv"), "second_text": 1},
+        train={"path": str(tmp_path / "a.tsv"), "second_text": 2},
         validation_fraction=0.0,
     )
     tokenizer = found.source_tokenizer

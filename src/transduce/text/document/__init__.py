@@ -1,0 +1,1 @@
+"""Documents as text to translate and everything else, which is kept byte for byte; one module per format."""
