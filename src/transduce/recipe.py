@@ -31,7 +31,7 @@ from transduce.storage.manifest import check_run_format
 from transduce.tasks.catalog import load_prepared, read_data_table, task_for
 from transduce.tasks.translation.defaults import KINDS
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
-from transduce.training.config import LARGEST_MICRO_BATCH, TrainingConfig, default_micro_batch
+from transduce.training.config import DECOUPLED, LARGEST_MICRO_BATCH, TrainingConfig, default_micro_batch
 from transduce.training.initial_checkpoint import InitialCheckpoint
 from transduce.training.task import Defaults, Task
 
@@ -260,7 +260,7 @@ def _lay_over(defaults: Defaults, given: Table, where: str) -> tuple[Table, list
 def _compatible(chosen: Table, given: Table) -> Table:
     """Change chosen settings of [training] that contradict given ones."""
     chosen = dict(chosen)
-    if given.get("optimizer", "adamw") != "adamw":
+    if given.get("optimizer", "adamw") not in DECOUPLED:
         chosen.pop("weight_decay", None)
     if "average_checkpoints" in chosen and isinstance(kept := given.get("keep_last"), int):
         chosen["average_checkpoints"] = min(chosen["average_checkpoints"], kept)

@@ -13,6 +13,8 @@ Positive = Annotated[float, Field(gt=0.0)]
 Beta = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
+DECOUPLED = ("adamw", "muon")
+"""Optimizers with weight decay."""
 LARGEST_MICRO_BATCH, MICRO_BATCH_VALUES = 1024, 2**18
 """Tokens of a micro-batch for narrow models, and tokens × width for wide ones: large enough for matrix products to run
 at full speed, small enough for memory and caches."""
@@ -59,8 +61,9 @@ class TrainingConfig(Config):
     """Batches whose gradients are summed for one update."""
     updates: Count = 100_000
     """Maximum number of updates (optimizer steps)."""
-    optimizer: Literal["adam", "adamw", "sgd"] = "adam"
-    """Adam, AdamW (decoupled weight decay, on matrices only), or plain SGD."""
+    optimizer: Literal["adam", "adamw", "muon", "sgd"] = "adam"
+    """Adam; AdamW (decoupled weight decay, on matrices only); Muon (orthogonalised momentum) for the matrices of linear
+    layers inside blocks, with AdamW for all other weights, recurrent ones too; or plain SGD."""
     learning_rate: Positive = 1.0
     """Peak learning rate of the schedule; for noam the factor before the paper's formula."""
     schedule: Literal["noam", "inverse_sqrt", "cosine", "linear", "constant"] = "noam"
@@ -72,7 +75,7 @@ class TrainingConfig(Config):
     epsilon: Positive = 1e-9
     """Adam's epsilon."""
     weight_decay: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
-    """Weight decay of adamw, multiplied by the learning rate."""
+    """Weight decay of adamw and muon, multiplied by the learning rate."""
     label_smoothing: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1
     """Label smoothing: probability that is spread evenly over the other tokens (section 5.4). The default is 0 for
     language models, span corruption and text encoders."""
@@ -167,8 +170,8 @@ class TrainingConfig(Config):
         if self.average_checkpoints > self.keep_last:
             count = self.average_checkpoints
             raise ValueError(f"average_checkpoints = {count} needs keep_last of at least {count}, not {self.keep_last}")
-        if self.weight_decay and self.optimizer != "adamw":
-            raise ValueError("weight_decay needs optimizer = 'adamw'")
+        if self.weight_decay and self.optimizer not in DECOUPLED:
+            raise ValueError("weight_decay needs optimizer = 'adamw' or 'muon'")
         if self.shard and self.batch_tokens == "auto":
             raise ValueError(
                 "batch_tokens = 'auto' needs the whole model on one device; give a number of tokens with shard"

@@ -31,6 +31,7 @@ UNFIT: list[tuple[dict[str, Any], str]] = [
     ({"model": MACHINE, "search": {"coverage_penalty": 0.2}}, "this turing_machine has none"),
     ({"model": {"preset": "cho"}, "search": {"coverage_penalty": 0.2}}, "this rnn has none"),
     ({"model": {"preset": "tiny"}, "training": {"relaxation_updates": 5}}, "relaxation_updates"),
+    ({"model": {"preset": "luong"}, "training": {"optimizer": "muon"}}, "a rnn has none"),
     (
         {"model": {"preset": "tiny"}, "training": {"metric": "bleu"}, "data": UNCHECKED},
         "needs validation data",
@@ -39,6 +40,7 @@ UNFIT: list[tuple[dict[str, Any], str]] = [
 FIT: list[dict[str, Any]] = [
     {"model": {"preset": "bahdanau"}, "search": {"coverage_penalty": 0.2}},
     {"model": {"preset": "tiny"}, "search": {"coverage_penalty": 0.2}, "training": {"source_vectors": "v.txt"}},
+    {"model": {"preset": "conv_small"}, "training": {"optimizer": "muon", "weight_decay": 0.1}},
     {"model": {"preset": "extended_neural_gpu_small"}, "training": {"relaxation_updates": 5}},
 ]
 
