@@ -11,10 +11,10 @@ Precedence: command line, file, preset. The complete recipe is saved with the ru
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -281,11 +281,57 @@ def fill_in(recipe: Recipe) -> Recipe:
     """Choose the settings that depend on this machine."""
     threads = recipe.training.threads or torch.get_num_threads()
     device = choose_device(recipe.training.device, "training.device")
-    precision = recipe.training.precision
+    precision, width = recipe.training.precision, _width(recipe.model)
     if precision == "auto":
-        precision = "bfloat16" if device == "cuda" else "float32"
-    width: int = getattr(recipe.model, "model_dim", 0) or getattr(recipe.model, "hidden_dim", LARGEST_MICRO_BATCH)
+        precision, _ = choose_precision(device, width)
     size = recipe.training.micro_batch_tokens or default_micro_batch(
         width, precision == "bfloat16", recipe.training.update_tokens
     )
-    return recipe.but_training(threads=threads, device=device, precision=precision, micro_batch_tokens=size)
+    return recipe.but_training(
+        threads=threads,
+        device=device,
+        precision=precision,
+        micro_batch_tokens=size,
+        warmup=recipe.training.warmup_updates,
+    )
+
+
+def _width(model: Config) -> int:
+    width: int = getattr(model, "model_dim", 0) or getattr(model, "hidden_dim", LARGEST_MICRO_BATCH)
+    return width
+
+
+def precision_note(recipe: Recipe) -> str | None:
+    """Return what `training.precision = "auto"` becomes on this machine and why; None where it was given."""
+    if recipe.training.precision != "auto":
+        return None
+    device = choose_device(recipe.training.device, "training.device")
+    return "precision {}: {}".format(*choose_precision(device, _width(recipe.model)))
+
+
+def choose_precision(device: str, width: int) -> tuple[Literal["float32", "bfloat16"], str]:
+    """Return the faster precision of matrix products and the reason.
+
+    It is a function of the processor and the model, not of a measurement: two runs on one machine must not differ.
+    """
+    if device != "cpu":
+        return ("bfloat16", "a CUDA GPU") if device == "cuda" else ("float32", f"bfloat16 was not tried on {device}")
+    if width < HALF_WIDTH:
+        return "float32", f"bfloat16 does not pay for products below a width of {HALF_WIDTH}"
+    found = [name for name, has in HALF_INSTRUCTIONS.items() if has()]
+    if found:
+        return "bfloat16", f"this processor has {found[0]}; validation and the model stay float32"
+    return "float32", "this processor has no bfloat16 instructions"
+
+
+def _capability(name: str) -> Callable[[], bool]:
+    """Whether the processor has some instructions; torch states them under private names, which may go."""
+    return lambda: bool(getattr(torch.cpu, name, lambda: False)())
+
+
+HALF_INSTRUCTIONS = {
+    "AMX": _capability("_is_amx_tile_supported"),
+    "AVX512-BF16": _capability("_is_avx512_bf16_supported"),
+}
+HALF_WIDTH = 128
+"""Width from which on bfloat16 products are faster on a CPU with such instructions (decision 12)."""

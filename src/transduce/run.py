@@ -24,7 +24,7 @@ from transduce.inference.translator import Translator
 from transduce.model_folder import ModelFolder, save_model
 from transduce.models import catalog
 from transduce.models.interface import Model, VocabularySizes, move
-from transduce.recipe import Recipe, fill_in, read_recipe, resume_recipe
+from transduce.recipe import Recipe, fill_in, precision_note, read_recipe, resume_recipe
 from transduce.storage.atomic import atomic_file
 from transduce.storage.layout import DATA, MANIFEST, MODEL, RECIPE
 from transduce.storage.manifest import sha256
@@ -79,6 +79,7 @@ def train(
     if not isinstance(recipe, Recipe):
         recipe, _ = read_recipe(Path(recipe), prepared=None if prepared is None else load_prepared(Path(prepared)))
     folder, reporter = Path(output), reporter or Silent()
+    note = None if resume else precision_note(recipe)
     recipe = _resumed_recipe(recipe, folder) if resume else fill_in(recipe)
     with joined(recipe.training.device) as ranks, _restored_torch_state():
         if recipe.training.shard and ranks.world == 1:
@@ -90,6 +91,8 @@ def train(
             recipe, resume = fill_in(resume_recipe(folder)), True
         if not ranks.leads:
             reporter = Silent()
+        if note is not None and not resume:
+            reporter.warn(note)
         with locked_run(folder, resume) if ranks.leads else contextlib.nullcontext():
             setup = _Setup(recipe, folder, resume, None if prepared is None else Path(prepared), ranks, reporter)
             with restore_on_error(folder / RECIPE) if resume and ranks.leads else contextlib.nullcontext():
@@ -355,6 +358,10 @@ def _resumed_recipe(recipe: Recipe, folder: Path) -> Recipe:
     if recipe.training.batch_tokens == "auto":  # as chosen then
         size = recipe.training.micro_batch_tokens or begun.training.micro_batch_tokens
         recipe = recipe.but_training(batch_tokens=begun.training.batch_tokens, micro_batch_tokens=size)
+    if recipe.training.precision == "auto":  # as chosen on the machine that started it
+        recipe = recipe.but_training(precision=begun.training.precision)
+    if isinstance(recipe.training.warmup, float):  # a fraction of the updates that it was started with
+        recipe = recipe.but_training(warmup=begun.training.warmup)
     recipe = fill_in(recipe)
     if begun.but_training(updates=recipe.training.updates).without_labels() != recipe.without_labels():
         raise SettingsError(f"{folder}: was started with another recipe; a resumed run keeps its own")

@@ -41,8 +41,9 @@ class TrainingConfig(Config):
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Device to train on; auto uses a GPU if there is one."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Precision of matrix products; auto is bfloat16 on a CUDA GPU and float32 elsewhere. On a CPU, bfloat16 is faster
-    only with instructions for it (AVX512-BF16, AMX), and validation stays in float32."""
+    """Precision of matrix products; auto is bfloat16 on a CUDA GPU, and on a CPU with instructions for it (AVX512-BF16,
+    AMX) for models of width 128 or more; float32 elsewhere. On a CPU validation stays in float32. The choice is saved
+    with the run: resumed on another machine, it keeps its precision."""
     batch_tokens: Count | Literal["auto"] = 4096
     """Batch size in tokens per side, including padding; auto chooses it by the size of the corpus, and
     `micro_batch_tokens` by the free memory."""
@@ -68,8 +69,9 @@ class TrainingConfig(Config):
     """Peak learning rate of the schedule; for noam the factor before the paper's formula."""
     schedule: Literal["noam", "inverse_sqrt", "cosine", "linear", "constant"] = "noam"
     """Learning-rate schedule after warmup: noam (section 5.3), inverse_sqrt, cosine, linear or constant."""
-    warmup: Annotated[int, Field(ge=0, le=2**40)] = 4000
-    """Updates of linear warmup."""
+    warmup: Annotated[int, Field(ge=0, le=2**40)] | Annotated[float, Field(gt=0.0, lt=1.0)] = 4000
+    """Updates of linear warmup, or their fraction of `updates` if below 1; the number is saved with the run, and stays
+    when a run is extended."""
     betas: Annotated[tuple[Beta, Beta], Field(strict=False)] = (0.9, 0.98)
     """Adam's beta 1 and beta 2."""
     epsilon: Positive = 1e-9
@@ -158,6 +160,11 @@ class TrainingConfig(Config):
     def micro_batch_size(self) -> int:
         """`micro_batch_tokens`, or the default for a small model."""
         return self.micro_batch_tokens or LARGEST_MICRO_BATCH
+
+    @property
+    def warmup_updates(self) -> int:
+        """`warmup` in updates."""
+        return self.warmup if isinstance(self.warmup, int) else round(self.warmup * self.updates)
 
     @property
     def tokens_per_batch(self) -> int:

@@ -184,7 +184,7 @@ def constant(peak: float, warmup: int) -> Schedule:
 
 def build_schedule(config: TrainingConfig, model_dim: int) -> Schedule:
     """Return the schedule of `training.schedule`."""
-    rate, warmup, updates = config.learning_rate, config.warmup, config.updates
+    rate, warmup, updates = config.learning_rate, config.warmup_updates, config.updates
     schedules: dict[str, Callable[[], Schedule]] = {
         "noam": lambda: noam(rate, model_dim, warmup),
         "inverse_sqrt": lambda: inverse_sqrt(rate, warmup),
