@@ -24,15 +24,17 @@ from transduce.data.settings import DataConfig
 from transduce.errors import DataError, MissingInput, ModelFolderError, SettingsError, brief, suggestion
 from transduce.inference.search.options import SearchOptions
 from transduce.models import catalog
-from transduce.models.interface import choose_device
+from transduce.models.interface import VocabularySizes, choose_device
 from transduce.models.transformer import SHARED
 from transduce.storage.layout import RECIPE
 from transduce.storage.manifest import check_run_format
 from transduce.tasks.catalog import load_prepared, read_data_table, task_for
 from transduce.tasks.translation.defaults import KINDS
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
+from transduce.training.compatibility import outline
 from transduce.training.config import DECOUPLED, LARGEST_MICRO_BATCH, TrainingConfig, default_micro_batch
 from transduce.training.initial_checkpoint import InitialCheckpoint
+from transduce.training.muon import hidden_matrices
 from transduce.training.task import Defaults, Task
 
 TABLES = ("data", "tokenizer", "model", "training", "search")
@@ -86,6 +88,12 @@ class Recipe:
     def but_training(self, **changes: Any) -> Recipe:
         """Return the recipe with some settings of [training] changed."""
         return replace(self, training=self.training.but(**changes))
+
+    def with_updates(self, updates: int) -> Recipe:
+        """Return the recipe with a number of updates in place of epochs or a time budget, and what follows from it."""
+        planned = self.training.but(updates=updates, epochs=None, time_budget=None)
+        numbers = {"warmup": planned.warmup_updates, "validate_every": planned.validation_interval}
+        return replace(self, training=planned.but(**numbers))
 
     def with_labels(self, prepared: Prepared) -> Recipe:
         """Return the recipe with what the model needs to know of the prepared corpus: the labels of a text encoder."""
@@ -241,7 +249,13 @@ def _lay_over(defaults: Defaults, given: Table, where: str) -> tuple[Table, list
     model, tokenizer = given.get("model", {}), given.get("tokenizer", {})
     if {"name", "preset"} & model.keys():
         chosen = {**chosen, "model": {}}
-        shares = getattr(catalog.read_model_table(model, f"{where}: model"), "tied_embeddings", None) in SHARED
+        config = catalog.read_model_table(model, f"{where}: model")
+        shares = getattr(config, "tied_embeddings", None) in SHARED
+        if chosen["training"].get("optimizer") == "muon" and not hidden_matrices(
+            outline(config, VocabularySizes(1, 1))
+        ):
+            chosen["training"] = {**chosen["training"], "optimizer": "adamw"}
+            reasons = [*reasons, f"AdamW: a {catalog.name_of(config)} has no blocks of linear layers for Muon"]
         if defaults.tables["model"].get("tied_embeddings") == "target" and shares and "tied_embeddings" not in model:
             chosen["model"] = {"tied_embeddings": "target"}
             reasons = [*reasons, "two vocabularies: separate embeddings (model.tied_embeddings = 'target')"]
@@ -254,6 +268,9 @@ def _lay_over(defaults: Defaults, given: Table, where: str) -> tuple[Table, list
         for name, value in given.get(table, {}).items()
         if name in settings and settings[name] != value
     ]
+    if "epochs" in defaults.tables["training"] and "epochs" not in chosen["training"]:
+        length = {"updates", "epochs", "time_budget"} & given["training"].keys()
+        changed += [f"training.{name} = {brief(given['training'][name])}" for name in sorted(length)]
     return merge(chosen, given), [*reasons, *([f"overridden: {', '.join(changed)}"] if changed else [])]
 
 
@@ -262,6 +279,9 @@ def _compatible(chosen: Table, given: Table) -> Table:
     chosen = dict(chosen)
     if given.get("optimizer", "adamw") not in DECOUPLED:
         chosen.pop("weight_decay", None)
+    if {"updates", "epochs", "time_budget"} & given.keys():
+        chosen.pop("updates", None)
+        chosen.pop("epochs", None)
     if "average_checkpoints" in chosen and isinstance(kept := given.get("keep_last"), int):
         chosen["average_checkpoints"] = min(chosen["average_checkpoints"], kept)
     if "keep_last" in chosen and isinstance(averaged := given.get("average_checkpoints"), int):
@@ -287,13 +307,8 @@ def fill_in(recipe: Recipe) -> Recipe:
     size = recipe.training.micro_batch_tokens or default_micro_batch(
         width, precision == "bfloat16", recipe.training.update_tokens
     )
-    return recipe.but_training(
-        threads=threads,
-        device=device,
-        precision=precision,
-        micro_batch_tokens=size,
-        warmup=recipe.training.warmup_updates,
-    )
+    filled = recipe.but_training(threads=threads, device=device, precision=precision, micro_batch_tokens=size)
+    return filled.with_updates(recipe.training.updates) if recipe.training.is_planned else filled
 
 
 def _width(model: Config) -> int:

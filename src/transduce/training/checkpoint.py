@@ -222,7 +222,7 @@ class CheckpointManager:
     def __init__(self, folder: Path, config: TrainingConfig, train_step: TrainStep, fingerprint: Table) -> None:
         self.config, self.train_step, self.fingerprint, self.ranks = config, train_step, fingerprint, train_step.ranks
         self.ema = Ema(train_step.model, config.ema_decay) if config.ema_decay else None
-        self.checkpoints = Checkpoints(folder, config.validate_every, config.updates)
+        self.checkpoints = Checkpoints(folder, config.validation_interval, config.updates)
         self.journal = Journal(folder) if self.ranks.leads else NoJournal()
 
     def resume(self, reporter: Reporter) -> Progress:

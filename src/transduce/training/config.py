@@ -13,6 +13,8 @@ Positive = Annotated[float, Field(gt=0.0)]
 Beta = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
+TIME = r"^[0-9]+(\.[0-9]+)?[smh]$"
+"""Pattern of a time budget."""
 DECOUPLED = ("adamw", "muon")
 """Optimizers with weight decay."""
 LARGEST_MICRO_BATCH, MICRO_BATCH_VALUES = 1024, 2**18
@@ -62,6 +64,13 @@ class TrainingConfig(Config):
     """Batches whose gradients are summed for one update."""
     updates: Count = 100_000
     """Maximum number of updates (optimizer steps)."""
+    epochs: Positive | None = None
+    """Number of epochs, in place of `updates`: counted in batches once the corpus is prepared. The run's recipe has the
+    number of updates."""
+    time_budget: Annotated[str, Field(pattern=TIME)] | None = None
+    """Time that training may take on this machine, in place of `updates`: 90s, 20m or 2h. It is turned into a number of
+    updates before the first one, by a few trial updates; the run's recipe has that number, so that a resumed run is the
+    same run."""
     optimizer: Literal["adam", "adamw", "muon", "sgd"] = "adam"
     """Adam; AdamW (decoupled weight decay, on matrices only); Muon (orthogonalised momentum) for the matrices of linear
     layers inside blocks, with AdamW for all other weights, recurrent ones too; or plain SGD."""
@@ -121,8 +130,9 @@ class TrainingConfig(Config):
     """Weights to freeze, as patterns of their names: `encoder.*`, `*embedding*`."""
     log_every: Count = 50
     """Updates between lines of the journal."""
-    validate_every: Count = 1000
-    """Updates between validations; a checkpoint is saved with each."""
+    validate_every: Count | Annotated[float, Field(gt=0.0, lt=1.0)] = 1000
+    """Updates between validations, or their fraction of `updates` if below 1; a checkpoint is saved with each. The
+    number is saved with the run."""
     metric: Literal[
         "loss",
         "bleu",
@@ -167,6 +177,17 @@ class TrainingConfig(Config):
         return self.warmup if isinstance(self.warmup, int) else round(self.warmup * self.updates)
 
     @property
+    def validation_interval(self) -> int:
+        """`validate_every` in updates."""
+        every = self.validate_every
+        return every if isinstance(every, int) else max(1, round(every * self.updates))
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether `updates` is the number of updates, and not yet to be computed from epochs or time."""
+        return self.epochs is None and self.time_budget is None
+
+    @property
     def tokens_per_batch(self) -> int:
         """`batch_tokens`, after "auto" is resolved."""
         assert self.batch_tokens != "auto", "settings are filled in before anything is built"
@@ -179,6 +200,10 @@ class TrainingConfig(Config):
             raise ValueError(f"average_checkpoints = {count} needs keep_last of at least {count}, not {self.keep_last}")
         if self.weight_decay and self.optimizer not in DECOUPLED:
             raise ValueError("weight_decay needs optimizer = 'adamw' or 'muon'")
+        if self.epochs is not None and self.time_budget is not None:
+            raise ValueError("epochs and time_budget exclude each other; leave out one of them")
+        if self.shard and self.time_budget is not None:
+            raise ValueError("time_budget needs the whole model on one device; give updates or epochs with shard")
         if self.shard and self.batch_tokens == "auto":
             raise ValueError(
                 "batch_tokens = 'auto' needs the whole model on one device; give a number of tokens with shard"

@@ -53,7 +53,7 @@ def recipe(tables: dict[str, Any]) -> Recipe:
 def test_what_a_model_cannot_do_is_rejected_before_anything_is_prepared(
     tables: dict[str, Any], reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transduce.run.prepare", lambda *_: pytest.fail("it is prepared"))
+    monkeypatch.setattr("transduce.run_setup.prepare", lambda *_: pytest.fail("it is prepared"))
     with pytest.raises(SettingsError, match=reason):
         train(recipe(tables), tmp_path / "run")
     assert not list((tmp_path / "run").glob("*"))
@@ -67,7 +67,7 @@ def test_what_it_can_do_is_not(tables: dict[str, Any]) -> None:
 
 def test_a_run_that_was_begun_with_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A setting that meant nothing did no harm either."""
-    monkeypatch.setattr("transduce.run.check_model_settings", lambda *_: None)
+    monkeypatch.setattr("transduce.run_setup.check_model_settings", lambda *_: None)
     run = train(
         Recipe.from_tables(merge(TABLES, {"training": {"relaxation_updates": 5, "updates": 2}}), "a recipe"),
         tmp_path / "run",
