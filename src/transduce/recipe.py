@@ -11,10 +11,10 @@ Precedence: command line, file, preset. The complete recipe is saved with the ru
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -24,15 +24,17 @@ from transduce.data.settings import DataConfig
 from transduce.errors import DataError, MissingInput, ModelFolderError, SettingsError, brief, suggestion
 from transduce.inference.search.options import SearchOptions
 from transduce.models import catalog
-from transduce.models.interface import choose_device
+from transduce.models.interface import VocabularySizes, choose_device
 from transduce.models.transformer import SHARED
 from transduce.storage.layout import RECIPE
 from transduce.storage.manifest import check_run_format
 from transduce.tasks.catalog import load_prepared, read_data_table, task_for
 from transduce.tasks.translation.defaults import KINDS
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
-from transduce.training.config import LARGEST_MICRO_BATCH, TrainingConfig, default_micro_batch
+from transduce.training.compatibility import outline
+from transduce.training.config import DECOUPLED, LARGEST_MICRO_BATCH, TrainingConfig, default_micro_batch
 from transduce.training.initial_checkpoint import InitialCheckpoint
+from transduce.training.muon import hidden_matrices
 from transduce.training.task import Defaults, Task
 
 TABLES = ("data", "tokenizer", "model", "training", "search")
@@ -86,6 +88,12 @@ class Recipe:
     def but_training(self, **changes: Any) -> Recipe:
         """Return the recipe with some settings of [training] changed."""
         return replace(self, training=self.training.but(**changes))
+
+    def with_updates(self, updates: int) -> Recipe:
+        """Return the recipe with a number of updates in place of epochs or a time budget, and what follows from it."""
+        planned = self.training.but(updates=updates, epochs=None, time_budget=None)
+        numbers = {"warmup": planned.warmup_updates, "validate_every": planned.validation_interval}
+        return replace(self, training=planned.but(**numbers))
 
     def with_labels(self, prepared: Prepared) -> Recipe:
         """Return the recipe with what the model needs to know of the prepared corpus: the labels of a text encoder."""
@@ -241,7 +249,13 @@ def _lay_over(defaults: Defaults, given: Table, where: str) -> tuple[Table, list
     model, tokenizer = given.get("model", {}), given.get("tokenizer", {})
     if {"name", "preset"} & model.keys():
         chosen = {**chosen, "model": {}}
-        shares = getattr(catalog.read_model_table(model, f"{where}: model"), "tied_embeddings", None) in SHARED
+        config = catalog.read_model_table(model, f"{where}: model")
+        shares = getattr(config, "tied_embeddings", None) in SHARED
+        if chosen["training"].get("optimizer") == "muon" and not hidden_matrices(
+            outline(config, VocabularySizes(1, 1))
+        ):
+            chosen["training"] = {**chosen["training"], "optimizer": "adamw"}
+            reasons = [*reasons, f"AdamW: a {catalog.name_of(config)} has no blocks of linear layers for Muon"]
         if defaults.tables["model"].get("tied_embeddings") == "target" and shares and "tied_embeddings" not in model:
             chosen["model"] = {"tied_embeddings": "target"}
             reasons = [*reasons, "two vocabularies: separate embeddings (model.tied_embeddings = 'target')"]
@@ -254,14 +268,20 @@ def _lay_over(defaults: Defaults, given: Table, where: str) -> tuple[Table, list
         for name, value in given.get(table, {}).items()
         if name in settings and settings[name] != value
     ]
+    if "epochs" in defaults.tables["training"] and "epochs" not in chosen["training"]:
+        length = {"updates", "epochs", "time_budget"} & given["training"].keys()
+        changed += [f"training.{name} = {brief(given['training'][name])}" for name in sorted(length)]
     return merge(chosen, given), [*reasons, *([f"overridden: {', '.join(changed)}"] if changed else [])]
 
 
 def _compatible(chosen: Table, given: Table) -> Table:
     """Change chosen settings of [training] that contradict given ones."""
     chosen = dict(chosen)
-    if given.get("optimizer", "adamw") != "adamw":
+    if given.get("optimizer", "adamw") not in DECOUPLED:
         chosen.pop("weight_decay", None)
+    if {"updates", "epochs", "time_budget"} & given.keys():
+        chosen.pop("updates", None)
+        chosen.pop("epochs", None)
     if "average_checkpoints" in chosen and isinstance(kept := given.get("keep_last"), int):
         chosen["average_checkpoints"] = min(chosen["average_checkpoints"], kept)
     if "keep_last" in chosen and isinstance(averaged := given.get("average_checkpoints"), int):
@@ -281,11 +301,52 @@ def fill_in(recipe: Recipe) -> Recipe:
     """Choose the settings that depend on this machine."""
     threads = recipe.training.threads or torch.get_num_threads()
     device = choose_device(recipe.training.device, "training.device")
-    precision = recipe.training.precision
+    precision, width = recipe.training.precision, _width(recipe.model)
     if precision == "auto":
-        precision = "bfloat16" if device == "cuda" else "float32"
-    width: int = getattr(recipe.model, "model_dim", 0) or getattr(recipe.model, "hidden_dim", LARGEST_MICRO_BATCH)
+        precision, _ = choose_precision(device, width)
     size = recipe.training.micro_batch_tokens or default_micro_batch(
         width, precision == "bfloat16", recipe.training.update_tokens
     )
-    return recipe.but_training(threads=threads, device=device, precision=precision, micro_batch_tokens=size)
+    filled = recipe.but_training(threads=threads, device=device, precision=precision, micro_batch_tokens=size)
+    return filled.with_updates(recipe.training.updates) if recipe.training.is_planned else filled
+
+
+def _width(model: Config) -> int:
+    width: int = getattr(model, "model_dim", 0) or getattr(model, "hidden_dim", LARGEST_MICRO_BATCH)
+    return width
+
+
+def precision_note(recipe: Recipe) -> str | None:
+    """Return what `training.precision = "auto"` becomes on this machine and why; None where it was given."""
+    if recipe.training.precision != "auto":
+        return None
+    device = choose_device(recipe.training.device, "training.device")
+    return "precision {}: {}".format(*choose_precision(device, _width(recipe.model)))
+
+
+def choose_precision(device: str, width: int) -> tuple[Literal["float32", "bfloat16"], str]:
+    """Return the faster precision of matrix products and the reason.
+
+    It is a function of the processor and the model, not of a measurement: two runs on one machine must not differ.
+    """
+    if device != "cpu":
+        return ("bfloat16", "a CUDA GPU") if device == "cuda" else ("float32", f"bfloat16 was not tried on {device}")
+    if width < HALF_WIDTH:
+        return "float32", f"bfloat16 does not pay for products below a width of {HALF_WIDTH}"
+    found = [name for name, has in HALF_INSTRUCTIONS.items() if has()]
+    if found:
+        return "bfloat16", f"this processor has {found[0]}; validation and the model stay float32"
+    return "float32", "this processor has no bfloat16 instructions"
+
+
+def _capability(name: str) -> Callable[[], bool]:
+    """Whether the processor has some instructions; torch states them under private names, which may go."""
+    return lambda: bool(getattr(torch.cpu, name, lambda: False)())
+
+
+HALF_INSTRUCTIONS = {
+    "AMX": _capability("_is_amx_tile_supported"),
+    "AVX512-BF16": _capability("_is_avx512_bf16_supported"),
+}
+HALF_WIDTH = 128
+"""Width from which on bfloat16 products are faster on a CPU with such instructions (decision 12)."""

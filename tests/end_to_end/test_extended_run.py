@@ -9,6 +9,7 @@ import pytest
 from tests.unit.training.example import Listener, recipe
 from transduce.cli.main import run as main
 from transduce.errors import ModelFolderError, SettingsError
+from transduce.recipe import resume_recipe
 from transduce.run import train
 from transduce.storage.journal import read_journal
 from transduce.storage.manifest import sha256
@@ -55,6 +56,17 @@ def test_a_schedule_that_ended_with_the_run_jumps_with_a_warning(tmp_path: Path)
     listener = Listener()
     train(recipe(training={"schedule": "cosine"}), tmp_path / "run", resume=True, reporter=listener)
     assert any("ended at update 10 and now ends at 17" in warning for warning in listener.warnings)
+
+
+def test_what_was_chosen_when_it_began_stays_in_a_longer_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fraction of warmup is one of the first number of updates, and the precision that of the first machine."""
+    given = recipe(training={"updates": 10, "warmup": 0.5, "device": "cpu"})
+    monkeypatch.setattr("transduce.recipe.choose_precision", lambda *_: ("bfloat16", "a test"))
+    train(given, tmp_path / "run")
+    monkeypatch.undo()
+    train(given.but_training(updates=17), tmp_path / "run", resume=True)
+    saved = resume_recipe(tmp_path / "run").training
+    assert (saved.warmup, saved.precision, saved.updates) == (5, "bfloat16", 17)
 
 
 def test_nothing_else_may_change_and_no_run_becomes_shorter(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import signal
 import sys
 from pathlib import Path
 
-import transduce.run
+import transduce.run_setup
 from tests.torture.disk import Disk
 from tests.torture.moments import Moments
 from transduce.cli.main import entry
@@ -32,7 +32,7 @@ def main() -> None:
         moments.install(disk)
         if plan["moment"] == "saving":
             disk.install()
-        transduce.run._build = moments._ringing(transduce.run._build, "building")  # type: ignore[assignment]
+        transduce.run_setup.build_model = moments._ringing(transduce.run_setup.build_model, "building")  # type: ignore[assignment]
     sys.argv = ["transduce", *sys.argv[2:]]
     entry()
 

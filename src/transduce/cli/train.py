@@ -32,6 +32,8 @@ transduce train --finish runs/de-en
 _SETTINGS = {
     "preset": "model.preset",
     "updates": "training.updates",
+    "epochs": "training.epochs",
+    "time": "training.time_budget",
     "batch_tokens": "training.batch_tokens",
     "learning_rate": "training.learning_rate",
     "seed": "training.seed",
@@ -65,6 +67,8 @@ _tuning = option_group("Fine-tuning options")
 @option_group("Corpus options")("--prepared", metavar="FOLDER", help="Corpus prepared by `transduce prepare`.")
 @_model("--preset", metavar="NAME", help="Model preset: small, paper_base, gpt_mini, llama_mini, t5_mini, …")
 @_training("--updates", type=click.IntRange(min=1), metavar="N", help="Number of updates.")
+@_training("--epochs", type=float, metavar="X", help="Number of epochs, in place of --updates.")
+@_training("--time", metavar="TIME", help="Time to train, as 90s, 20m or 2h, in place of --updates.")
 @_training("--batch-tokens", metavar="N|auto", help="Tokens per batch; auto chooses by corpus size and memory.")
 @_training("--learning-rate", type=float, metavar="X", help="Peak learning rate; factor of the noam schedule.")
 @_training("--seed", type=int, metavar="N", help="Random seed of initialisation, data order and dropout.")

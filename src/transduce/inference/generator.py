@@ -42,6 +42,7 @@ from transduce.nn.cpu.packed import Precision
 from transduce.text.constraint import Constraints, TokenConstraints
 from transduce.text.corpus import DocumentPart
 from transduce.text.tokenizer import AnyTokenizer
+from transduce.text.tokenizer.special import SPELLING
 
 EXAMPLE_PROMPTS = (
     "The capital of France is",
@@ -231,7 +232,7 @@ class Generator(Inspectable):
         if is_last:
             return constraints.cut_at_stop(self._text(one.prompt, one.written))
         count, pieces = len(one.written), self.tokenizer.pieces(one.written)
-        if self.tokenizer.kind == "character":  # consecutive bytes decode together or not at all
+        if self.tokenizer.kind in SPELLING:  # consecutive bytes decode together or not at all
             while count and pieces[count - 1].startswith("<0x"):
                 count -= 1
         text = self._text(one.prompt, one.written[:count]).rstrip("\ufffd")

@@ -78,6 +78,11 @@ class Linear(Freezable, nn.Linear):
 
     half_products = False
 
+    @property
+    def matrices(self) -> list[int]:
+        """Rows of each matrix in the weight: one, unless several projections are packed into it."""
+        return [self.out_features]
+
     def forward(self, value: Tensor) -> Tensor:
         """(… D) -> (… V)."""
         packed = self.packed

@@ -77,6 +77,14 @@ class FeedForward(nn.Module):
         return self.output(self.down(self.dropout(self.activation(self.up(value)))))
 
 
+class GateUp(Linear):
+    """Two projections in one matrix, of the same width; initialised as one."""
+
+    @property
+    def matrices(self) -> list[int]:
+        return [self.out_features // 2] * 2
+
+
 class GatedFeedForward(nn.Module):
     """Gated linear unit (Shazeer 2020): activation(gate) · up, both projections packed into `gate_up`."""
 
@@ -86,7 +94,7 @@ class GatedFeedForward(nn.Module):
         """Without biases unless `bias` is True."""
         super().__init__()
         self.activation = activation
-        self.gate_up = Linear(dim, 2 * ffn_dim, bias=bool(bias))
+        self.gate_up = GateUp(dim, 2 * ffn_dim, bias=bool(bias))
         self.down = Linear(ffn_dim, dim, bias=bool(bias))
         self.dropout = Dropout(dropout)
         self.output = HookPoint()

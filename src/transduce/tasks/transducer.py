@@ -30,6 +30,7 @@ from transduce.tasks.language_modeling.preparation import TextPreparation
 from transduce.tasks.translation.defaults import choose_fine_tuning
 from transduce.text.corpus import read_documents
 from transduce.text.tokenizer import AnyTokenizer
+from transduce.text.tokenizer.special import LETTERS
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.training.compatibility import outline
 from transduce.training.config import TrainingConfig
@@ -220,7 +221,7 @@ class PlainTextTask(TransducerTask[TextT]):
         before: Iterable[tuple[str, str]] | None = None,
     ) -> Defaults:
         characters = self.characters(prepared)
-        by_characters = checkpoint.found.target_tokenizer.kind in ("character", "byte")
+        by_characters = checkpoint.found.target_tokenizer.kind in LETTERS
         tokens = characters / (1 if by_characters else 4)
         chosen = choose_fine_tuning(checkpoint, f"{characters:,} characters of text", tokens, given)
         fit = vocabulary_fit(checkpoint, self._texts() if prepared is None else (), before)

@@ -21,6 +21,7 @@ from transduce.text.corpus import read_lines
 from transduce.text.lines import normalise
 from transduce.text.sentence import any_word
 from transduce.text.tokenizer import AnyTokenizer
+from transduce.text.tokenizer.special import LETTERS
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class TokenConstraints:
 
     def __init__(self, tokenizer: AnyTokenizer, constraints: Constraints) -> None:
         forbid, stop_at = constraints.forbid, constraints.stop_at
-        if forbid and tokenizer.kind in ("character", "byte"):
+        if forbid and tokenizer.kind in LETTERS:
             raise SettingsError(
                 f"forbidden words need a subword tokenizer, but the model's is of kind {tokenizer.kind}, for which a "
                 "forbidden word would be forbidden inside other words too"

@@ -235,7 +235,7 @@ _SAFE_CUT = re.compile(r".+(?=[ \n]\S)", re.DOTALL)
 splits there, so that the tokens before and after are independent."""
 
 _LETTERS = ("character", "byte")
-"""Kinds of tokenizer for which text can be split anywhere."""
+"""Kinds of tokenizer for which text can be split anywhere; `feature` is not among them."""
 
 
 class TextFile(Config):

@@ -30,7 +30,8 @@ from transduce.storage.layout import AVERAGE, CHECKPOINT_KIND, OPTIMIZER, PROGRE
 from transduce.storage.manifest import verify, write_manifest
 from transduce.training.config import TrainingConfig
 from transduce.training.distributed import gathered, spread_like, whole
-from transduce.training.optimizer import ENDING, MOMENTS, Ema, optimizer_tensors, put_optimizer_tensors
+from transduce.training.muon import BUFFER
+from transduce.training.optimizer import ENDING, MOMENTS, Ema, optimizer_tensors, put_optimizer_tensors, state_values
 from transduce.training.reporter import Reporter
 from transduce.training.step import TrainStep
 
@@ -167,24 +168,29 @@ class Checkpoints(SavedCheckpoints):
         mine = weights_of(model)
         weights, moments = load_weights(folder / WEIGHTS), load_weights(folder / OPTIMIZER)
         _check_tensors(weights, mine, folder / WEIGHTS)
+        known = (*MOMENTS, BUFFER)
         _check_tensors(
-            moments, {f"{moment}/{name}": mine[name] for name in mine for moment in MOMENTS}, folder / OPTIMIZER
+            moments, {f"{moment}/{name}": mine[name] for name in mine for moment in known}, folder / OPTIMIZER
         )
         parts = {name: spread_like(weight, mine[name]) for name, weight in weights.items()}
         put_weights(model, parts, folder / WEIGHTS)
-        put_optimizer_tensors(model, optimizer, moments)
+        try:
+            put_optimizer_tensors(model, optimizer, moments)
+        except ValueError as error:
+            raise ModelFolderError(f"{folder / OPTIMIZER}: {error}; it is of another optimizer") from None
         if ema is not None:
             average = load_weights(folder / AVERAGE)
             _check_tensors(average, mine, folder / AVERAGE)
             ema.put(average)
         return Progress.from_table(read_json(folder / PROGRESS), folder / PROGRESS)
 
-    def room(self, model: Model, ema: Ema | None = None) -> tuple[int, int]:
-        """Return (bytes that a checkpoint needs: weights, two moments, a moving average; bytes free on its disk)."""
-        weights = sum(parameter.numel() for parameter in model.parameters()) * torch.float32.itemsize
+    def room(self, model: Model, optimizer: Optimizer, ema: Ema | None = None) -> tuple[int, int]:
+        """Return (bytes that a checkpoint needs: weights, moments, a moving average; bytes free on its disk)."""
+        weights = sum(parameter.numel() for parameter in model.parameters())
+        values = (1 if ema is None else 2) * weights + state_values(model, optimizer, everywhere=True)
         self.folder.mkdir(parents=True, exist_ok=True)
         sync(self.folder.parent)
-        return (3 if ema is None else 4) * weights, shutil.disk_usage(self.folder).free
+        return values * torch.float32.itemsize, shutil.disk_usage(self.folder).free
 
 
 def checkpoint_tensors(
@@ -216,7 +222,7 @@ class CheckpointManager:
     def __init__(self, folder: Path, config: TrainingConfig, train_step: TrainStep, fingerprint: Table) -> None:
         self.config, self.train_step, self.fingerprint, self.ranks = config, train_step, fingerprint, train_step.ranks
         self.ema = Ema(train_step.model, config.ema_decay) if config.ema_decay else None
-        self.checkpoints = Checkpoints(folder, config.validate_every, config.updates)
+        self.checkpoints = Checkpoints(folder, config.validation_interval, config.updates)
         self.journal = Journal(folder) if self.ranks.leads else NoJournal()
 
     def resume(self, reporter: Reporter) -> Progress:
@@ -312,7 +318,7 @@ class CheckpointManager:
                 self.train_step.model, self.train_step.optimizer, progress, self.fingerprint, self.ema
             )
         except StorageError as error:
-            needed, free = self.checkpoints.room(self.train_step.model, self.ema)
+            needed, free = self._room()
             raise StorageError(f"{error} (a checkpoint needs {needed:,} bytes, {free:,} are free)") from None
 
     def prune(self, best: int) -> None:
@@ -324,13 +330,16 @@ class CheckpointManager:
         """Reject a disk too small for the checkpoints before the first update, not at the first save."""
         if not self.ranks.leads:
             return
-        one, free = self.checkpoints.room(self.train_step.model, self.ema)
+        one, free = self._room()
         more = self.config.keep_last + 2 - len(self.checkpoints.updates())  # the best one, and one being written
         if one * more > free:
             raise StorageError(
                 f"{self.checkpoints.folder}: the checkpoints need {one * more:,} bytes and {free:,} are free; "
                 "free some space, or lower training.keep_last"
             )
+
+    def _room(self) -> tuple[int, int]:
+        return self.checkpoints.room(self.train_step.model, self.train_step.optimizer, self.ema)
 
     def _restore(self, update: int) -> Progress:
         progress = self.checkpoints.restore(update, self.train_step.model, self.train_step.optimizer, self.ema)

@@ -15,6 +15,7 @@ from transduce.models.ancestors.neural_gpu import relaxed_sets
 from transduce.models.interface import Model, VocabularySizes
 from transduce.training.config import TrainingConfig
 from transduce.training.memory import physical_bytes
+from transduce.training.muon import hidden_matrices
 
 
 def check_model_settings(data: DataConfig, config: Config, training: TrainingConfig, search: SearchOptions) -> None:
@@ -26,6 +27,8 @@ def check_model_settings(data: DataConfig, config: Config, training: TrainingCon
         reason = f"training.{given[0]} needs an embedding that a {name} does not have; leave it out"
     elif search.coverage_penalty and model.has_target and not model.attends:
         reason = f"search.coverage_penalty needs cross-attention, and this {name} has none; leave it out"
+    elif training.optimizer == "muon" and not hidden_matrices(model):
+        reason = f"training.optimizer = 'muon' is for linear layers inside blocks, and a {name} has none; use 'adamw'"
     elif training.relaxation_updates and not [*relaxed_sets(model)]:
         reason = f"training.relaxation_updates is for the weight sets of a Neural GPU; leave it out for a {name}"
     elif training.metric != "loss" and not data.of_split("validation") and not data.validation_fraction:
@@ -46,7 +49,7 @@ def check_model_size(outlined: Model, training: TrainingConfig) -> None:
     parameters = sum(parameter.numel() for parameter in outlined.parameters())
     # with frozen weights, the number of trained parameters is known only later
     here = training.device == "cpu" and not training.shard and not training.freeze
-    needed = parameters * (16 if here else 4)  # weights; gradients and Adam's two moments
+    needed = parameters * (16 if here else 4)  # weights; gradients and Adam's two moments, or Muon's one and its update
     there = physical_bytes()
     if needed > there > 0:
         raise SettingsError(

@@ -13,6 +13,10 @@ Positive = Annotated[float, Field(gt=0.0)]
 Beta = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
+TIME = r"^[0-9]+(\.[0-9]+)?[smh]$"
+"""Pattern of a time budget."""
+DECOUPLED = ("adamw", "muon")
+"""Optimizers with weight decay."""
 LARGEST_MICRO_BATCH, MICRO_BATCH_VALUES = 1024, 2**18
 """Tokens of a micro-batch for narrow models, and tokens × width for wide ones: large enough for matrix products to run
 at full speed, small enough for memory and caches."""
@@ -39,8 +43,9 @@ class TrainingConfig(Config):
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Device to train on; auto uses a GPU if there is one."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Precision of matrix products; auto is bfloat16 on a CUDA GPU and float32 elsewhere. On a CPU, bfloat16 is faster
-    only with instructions for it (AVX512-BF16, AMX), and validation stays in float32."""
+    """Precision of matrix products; auto is bfloat16 on a CUDA GPU, and on a CPU with instructions for it (AVX512-BF16,
+    AMX) for models of width 128 or more; float32 elsewhere. On a CPU validation stays in float32. The choice is saved
+    with the run: resumed on another machine, it keeps its precision."""
     batch_tokens: Count | Literal["auto"] = 4096
     """Batch size in tokens per side, including padding; auto chooses it by the size of the corpus, and
     `micro_batch_tokens` by the free memory."""
@@ -59,20 +64,29 @@ class TrainingConfig(Config):
     """Batches whose gradients are summed for one update."""
     updates: Count = 100_000
     """Maximum number of updates (optimizer steps)."""
-    optimizer: Literal["adam", "adamw", "sgd"] = "adam"
-    """Adam, AdamW (decoupled weight decay, on matrices only), or plain SGD."""
+    epochs: Positive | None = None
+    """Number of epochs, in place of `updates`: counted in batches once the corpus is prepared. The run's recipe has the
+    number of updates."""
+    time_budget: Annotated[str, Field(pattern=TIME)] | None = None
+    """Time that training may take on this machine, in place of `updates`: 90s, 20m or 2h. It is turned into a number of
+    updates before the first one, by a few trial updates; the run's recipe has that number, so that a resumed run is the
+    same run."""
+    optimizer: Literal["adam", "adamw", "muon", "sgd"] = "adam"
+    """Adam; AdamW (decoupled weight decay, on matrices only); Muon (orthogonalised momentum) for the matrices of linear
+    layers inside blocks, with AdamW for all other weights, recurrent ones too; or plain SGD."""
     learning_rate: Positive = 1.0
     """Peak learning rate of the schedule; for noam the factor before the paper's formula."""
     schedule: Literal["noam", "inverse_sqrt", "cosine", "linear", "constant"] = "noam"
     """Learning-rate schedule after warmup: noam (section 5.3), inverse_sqrt, cosine, linear or constant."""
-    warmup: Annotated[int, Field(ge=0, le=2**40)] = 4000
-    """Updates of linear warmup."""
+    warmup: Annotated[int, Field(ge=0, le=2**40)] | Annotated[float, Field(gt=0.0, lt=1.0)] = 4000
+    """Updates of linear warmup, or their fraction of `updates` if below 1; the number is saved with the run, and stays
+    when a run is extended."""
     betas: Annotated[tuple[Beta, Beta], Field(strict=False)] = (0.9, 0.98)
     """Adam's beta 1 and beta 2."""
     epsilon: Positive = 1e-9
     """Adam's epsilon."""
     weight_decay: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
-    """Weight decay of adamw, multiplied by the learning rate."""
+    """Weight decay of adamw and muon, multiplied by the learning rate."""
     label_smoothing: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1
     """Label smoothing: probability that is spread evenly over the other tokens (section 5.4). The default is 0 for
     language models, span corruption and text encoders."""
@@ -116,8 +130,9 @@ class TrainingConfig(Config):
     """Weights to freeze, as patterns of their names: `encoder.*`, `*embedding*`."""
     log_every: Count = 50
     """Updates between lines of the journal."""
-    validate_every: Count = 1000
-    """Updates between validations; a checkpoint is saved with each."""
+    validate_every: Count | Annotated[float, Field(gt=0.0, lt=1.0)] = 1000
+    """Updates between validations, or their fraction of `updates` if below 1; a checkpoint is saved with each. The
+    number is saved with the run."""
     metric: Literal[
         "loss",
         "bleu",
@@ -157,6 +172,22 @@ class TrainingConfig(Config):
         return self.micro_batch_tokens or LARGEST_MICRO_BATCH
 
     @property
+    def warmup_updates(self) -> int:
+        """`warmup` in updates."""
+        return self.warmup if isinstance(self.warmup, int) else round(self.warmup * self.updates)
+
+    @property
+    def validation_interval(self) -> int:
+        """`validate_every` in updates."""
+        every = self.validate_every
+        return every if isinstance(every, int) else max(1, round(every * self.updates))
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether `updates` is the number of updates, and not yet to be computed from epochs or time."""
+        return self.epochs is None and self.time_budget is None
+
+    @property
     def tokens_per_batch(self) -> int:
         """`batch_tokens`, after "auto" is resolved."""
         assert self.batch_tokens != "auto", "settings are filled in before anything is built"
@@ -167,8 +198,12 @@ class TrainingConfig(Config):
         if self.average_checkpoints > self.keep_last:
             count = self.average_checkpoints
             raise ValueError(f"average_checkpoints = {count} needs keep_last of at least {count}, not {self.keep_last}")
-        if self.weight_decay and self.optimizer != "adamw":
-            raise ValueError("weight_decay needs optimizer = 'adamw'")
+        if self.weight_decay and self.optimizer not in DECOUPLED:
+            raise ValueError("weight_decay needs optimizer = 'adamw' or 'muon'")
+        if self.epochs is not None and self.time_budget is not None:
+            raise ValueError("epochs and time_budget exclude each other; leave out one of them")
+        if self.shard and self.time_budget is not None:
+            raise ValueError("time_budget needs the whole model on one device; give updates or epochs with shard")
         if self.shard and self.batch_tokens == "auto":
             raise ValueError(
                 "batch_tokens = 'auto' needs the whole model on one device; give a number of tokens with shard"

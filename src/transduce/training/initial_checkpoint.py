@@ -102,7 +102,7 @@ class InitialCheckpoint:
             default = 2e-3 if width <= 128 else 1e-3 if width <= 256 else 7e-4
             return default / 10, f"a tenth of the default for a model of width {width}"
         if before.get("schedule", "noam") == "noam":
-            rate = rate / math.sqrt(width * max(1, warmup))
+            rate = rate / math.sqrt(width * max(1, warmup))  # a number of updates in every saved recipe
         if before.get("initial_checkpoint"):
             return float(rate), f"the one that {self.name} was fine-tuned with"
         return rate / 10, f"a tenth of the {rate:.2g} that {self.name} was trained with"

@@ -19,6 +19,7 @@ import torch
 
 from transduce.data.batching import Batch
 from transduce.training.distributed import local
+from transduce.training.optimizer import state_values, step_values
 
 if TYPE_CHECKING:
     from transduce.training.step import TrainStep
@@ -86,6 +87,7 @@ def ran_out_of_memory(error: BaseException) -> bool:
     )
 
 
+FLOAT_BYTES = torch.float32.itemsize
 SMALLEST_MICRO_BATCH = 16
 """Tokens of a micro-batch below which halving it saves no more memory."""
 USABLE = 0.8
@@ -161,14 +163,13 @@ def expected_peak(train_step: TrainStep, largest_batch: Callable[[int], Batch], 
     one = max(0, _held(train_step.device) - before)
     parts = [(local(parameter).nbytes, parameter.requires_grad) for parameter in train_step.model.parameters()]
     gradients = sum(size for size, learns in parts if learns)
-    no_moments = train_step.optimizer.state or isinstance(
-        train_step.optimizer, torch.optim.SGD
-    )  # allocated already, or never
-    moments = 0 if no_moments else 2 * gradients
+    held = bool(train_step.optimizer.state)  # allocated already
+    moments = 0 if held else FLOAT_BYTES * state_values(train_step.model, train_step.optimizer)
+    step = FLOAT_BYTES * step_values(train_step.optimizer)
     aside = (
         sum(size for size, _ in parts) if train_step.config.ema_decay else 0
     )  # a copy of the weights while the average is in their place
-    return before + len(train_step.workers.models) * max(0, one - gradients) + gradients + moments + aside
+    return before + max(len(train_step.workers.models) * max(0, one - gradients), step) + gradients + moments + aside
 
 
 def _forget_trials(device: torch.device) -> None:

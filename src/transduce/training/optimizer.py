@@ -16,9 +16,11 @@ from torch.optim import SGD, Adam, AdamW, Optimizer
 from transduce.model_folder import weights_of
 from transduce.models.interface import Model
 from transduce.training.config import TrainingConfig
-from transduce.training.distributed import full, spread_like
+from transduce.training.distributed import full, is_sharded, local, spread_like
+from transduce.training.muon import BUFFER, Muon, hidden_matrices
 
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
+"""Adam's state of a parameter, by the names of torch."""
 
 
 def build_optimizer(model: nn.Module, config: TrainingConfig) -> Optimizer:
@@ -26,32 +28,72 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> Optimizer:
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if config.optimizer == "sgd":
         return SGD(trained, lr=config.learning_rate, fused=True)
+    matrices = [] if config.optimizer != "muon" else [one for one in hidden_matrices(model) if one.weight.requires_grad]
+    by_muon = {id(matrix.weight) for matrix in matrices}
+    others = [parameter for parameter in trained if id(parameter) not in by_muon]
     groups = [
-        {"params": [p for p in trained if p.dim() > 1], "weight_decay": config.weight_decay},
-        {"params": [p for p in trained if p.dim() <= 1], "weight_decay": 0.0},
+        {"params": [p for p in others if p.dim() > 1], "weight_decay": config.weight_decay},
+        {"params": [p for p in others if p.dim() <= 1], "weight_decay": 0.0},
     ]
-    kind = AdamW if config.optimizer == "adamw" else Adam
-    groups = [group for group in groups if group["params"]]
-    return kind(groups, lr=config.learning_rate, betas=config.betas, eps=config.epsilon, fused=True)
+    groups = [group for group in groups if group["params"]] or groups[:1]  # torch accepts an empty group, not no group
+    kind = Adam if config.optimizer == "adam" else AdamW
+    adam = kind(groups, lr=config.learning_rate, betas=config.betas, eps=config.epsilon, fused=True)
+    if not isinstance(adam, AdamW) or not matrices:
+        return adam
+    return Muon(matrices, adam, config.learning_rate, config.weight_decay, sharded=is_sharded(model))
+
+
+def state_values(model: nn.Module, optimizer: Optimizer, everywhere: bool = False) -> int:
+    """Return the number of values of the optimizer's state, two per weight, or one with Muon; on this rank, or all."""
+    if isinstance(optimizer, SGD):
+        return 0
+    by_muon = {id(matrix.weight) for matrix in optimizer.matrices} if isinstance(optimizer, Muon) else set()
+    return sum(
+        (parameter if everywhere else local(parameter)).numel() * (1 if id(parameter) in by_muon else 2)
+        for parameter in model.parameters()
+        if parameter.requires_grad
+    )
+
+
+def step_values(optimizer: Optimizer) -> int:
+    """Return the number of values that a step itself takes: the updates of all matrices, with Muon."""
+    matrices = optimizer.matrices if isinstance(optimizer, Muon) else []
+    return sum(local(matrix.weight).numel() for matrix in matrices)
+
+
+def expected_state(optimizer: Optimizer, parameter: Tensor) -> tuple[str, ...]:
+    """Return the names of a parameter's state: Adam's moments, or the momentum of a matrix that Muon updates."""
+    if isinstance(optimizer, SGD):
+        return ()
+    is_matrix = isinstance(optimizer, Muon) and any(matrix.weight is parameter for matrix in optimizer.matrices)
+    return (BUFFER,) if is_matrix else MOMENTS
 
 
 def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
-    """Return the moments by name: `exp_avg/encoder.0.…`; plain SGD has none."""
+    """Return the moments by name: `exp_avg/encoder.0.…`, `momentum_buffer/encoder.0.…`; plain SGD has none."""
     return {
-        f"{moment}/{name}": optimizer.state[parameter][moment]
+        f"{moment}/{name}": value
         for name, parameter in model.named_parameters()
         if parameter in optimizer.state
-        for moment in MOMENTS
+        for moment, value in optimizer.state[parameter].items()
     }
 
 
 def put_optimizer_tensors(model: nn.Module, optimizer: Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Restore saved moments."""
+    """Restore saved moments; a weight that never had a gradient has none. Moments of another optimizer are an error."""
+    saved: dict[str, set[str]] = {}
+    for key in tensors:
+        moment, name = key.split("/", 1)
+        saved.setdefault(name, set()).add(moment)
     for name, parameter in model.named_parameters():
-        if f"step/{name}" in tensors:
-            optimizer.state[parameter] = {
-                moment: spread_like(tensors[f"{moment}/{name}"], parameter).clone() for moment in MOMENTS
-            }
+        moments = expected_state(optimizer, parameter)
+        if name not in saved:
+            continue
+        if saved[name] != set(moments):
+            raise ValueError(f"the state of '{name}' is {', '.join(sorted(saved[name]))}, not {', '.join(moments)}")
+        optimizer.state[parameter] = {
+            moment: spread_like(tensors[f"{moment}/{name}"], parameter).clone() for moment in moments
+        }
 
 
 def optimizer_step(optimizer: Optimizer, rate: float) -> None:
@@ -66,7 +108,7 @@ def optimizer_step(optimizer: Optimizer, rate: float) -> None:
         optimizer.step()
     except (MemoryError, RuntimeError):
         for parameter, made in list(optimizer.state.items()):
-            if any(moment not in made for moment in MOMENTS):
+            if any(moment not in made for moment in expected_state(optimizer, parameter)):
                 del optimizer.state[parameter]
         raise
 
@@ -142,7 +184,7 @@ def constant(peak: float, warmup: int) -> Schedule:
 
 def build_schedule(config: TrainingConfig, model_dim: int) -> Schedule:
     """Return the schedule of `training.schedule`."""
-    rate, warmup, updates = config.learning_rate, config.warmup, config.updates
+    rate, warmup, updates = config.learning_rate, config.warmup_updates, config.updates
     schedules: dict[str, Callable[[], Schedule]] = {
         "noam": lambda: noam(rate, model_dim, warmup),
         "inverse_sqrt": lambda: inverse_sqrt(rate, warmup),

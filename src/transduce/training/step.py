@@ -29,6 +29,7 @@ from transduce.nn.linear import set_half_products
 from transduce.training.config import TrainingConfig
 from transduce.training.distributed import ALONE, Ranks, is_sharded
 from transduce.training.memory import SharedShortage, ran_out_of_memory
+from transduce.training.muon import Muon
 from transduce.training.optimizer import build_optimizer, gradient_norm, optimizer_step, scale_gradients
 from transduce.training.workers import Workers
 
@@ -86,6 +87,10 @@ class TrainStep:
         self.workers = Workers(model, 1 if self.sharded or self.device.type != "cpu" else threads)
         twins = [twin for twin in self.workers.models if twin is not model]
         self._sum = GradientSum(model, twins)
+        if isinstance(self.optimizer, Muon):
+            self.optimizer.parallel = lambda work, parts: self.workers.each(
+                lambda _, part: work(part), parts, train=True
+            )
         half = config.precision == "bfloat16"
         self._autocast = half and self.device.type != "cpu"
         for each in self.workers.models:

@@ -247,7 +247,7 @@ class Trainer:
 
     def _is_time_to_validate(self) -> bool:
         update = self.progress.update
-        return update % self.config.validate_every == 0 or update == self.config.updates
+        return update % self.config.validation_interval == 0 or update == self.config.updates
 
     def _validate(self, reporter: Reporter) -> None:
         """Validate, save a checkpoint, and prune older ones."""

@@ -211,6 +211,6 @@ def test_one_of_an_interruption_takes_no_regular_one_s_place(tmp_path: Path) -> 
 def test_a_checkpoint_needs_room_for_weights_and_two_moments(prepared: Prepared, tmp_path: Path) -> None:
     model = small_model(prepared)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    needed, free = Checkpoints(tmp_path / "run").room(model)
+    needed, free = Checkpoints(tmp_path / "run").room(model, build_optimizer(model, TrainingConfig()))
     assert needed == 3 * 4 * parameters
     assert abs(free - shutil.disk_usage(tmp_path).free) < 2**30

@@ -31,6 +31,7 @@ UNFIT: list[tuple[dict[str, Any], str]] = [
     ({"model": MACHINE, "search": {"coverage_penalty": 0.2}}, "this turing_machine has none"),
     ({"model": {"preset": "cho"}, "search": {"coverage_penalty": 0.2}}, "this rnn has none"),
     ({"model": {"preset": "tiny"}, "training": {"relaxation_updates": 5}}, "relaxation_updates"),
+    ({"model": {"preset": "luong"}, "training": {"optimizer": "muon"}}, "a rnn has none"),
     (
         {"model": {"preset": "tiny"}, "training": {"metric": "bleu"}, "data": UNCHECKED},
         "needs validation data",
@@ -39,6 +40,7 @@ UNFIT: list[tuple[dict[str, Any], str]] = [
 FIT: list[dict[str, Any]] = [
     {"model": {"preset": "bahdanau"}, "search": {"coverage_penalty": 0.2}},
     {"model": {"preset": "tiny"}, "search": {"coverage_penalty": 0.2}, "training": {"source_vectors": "v.txt"}},
+    {"model": {"preset": "conv_small"}, "training": {"optimizer": "muon", "weight_decay": 0.1}},
     {"model": {"preset": "extended_neural_gpu_small"}, "training": {"relaxation_updates": 5}},
 ]
 
@@ -51,7 +53,7 @@ def recipe(tables: dict[str, Any]) -> Recipe:
 def test_what_a_model_cannot_do_is_rejected_before_anything_is_prepared(
     tables: dict[str, Any], reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transduce.run.prepare", lambda *_: pytest.fail("it is prepared"))
+    monkeypatch.setattr("transduce.run_setup.prepare", lambda *_: pytest.fail("it is prepared"))
     with pytest.raises(SettingsError, match=reason):
         train(recipe(tables), tmp_path / "run")
     assert not list((tmp_path / "run").glob("*"))
@@ -65,7 +67,7 @@ def test_what_it_can_do_is_not(tables: dict[str, Any]) -> None:
 
 def test_a_run_that_was_begun_with_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A setting that meant nothing did no harm either."""
-    monkeypatch.setattr("transduce.run.check_model_settings", lambda *_: None)
+    monkeypatch.setattr("transduce.run_setup.check_model_settings", lambda *_: None)
     run = train(
         Recipe.from_tables(merge(TABLES, {"training": {"relaxation_updates": 5, "updates": 2}}), "a recipe"),
         tmp_path / "run",

@@ -46,6 +46,7 @@ RICH = merge(
             "average_checkpoints": 2,
             "r_drop": 1.0,
             "gradient_checkpointing": True,
+            "optimizer": "muon",
         },
     },
 )

@@ -83,3 +83,10 @@ def test_a_recipe_names_its_schedule() -> None:
     assert build_schedule(config, 512)(4000) == pytest.approx(2 * 6.987712429686843e-04)
     config = TrainingConfig(schedule="linear", learning_rate=0.03, warmup=3, updates=13)
     assert build_schedule(config, 512)(13) == pytest.approx(0.003)
+
+
+def test_a_fraction_of_warmup_is_one_of_the_updates() -> None:
+    config = TrainingConfig(schedule="linear", learning_rate=0.01, warmup=0.25, updates=40)
+    rate = build_schedule(config, 64)
+    assert [rate(update) for update in (5, 10, 40)] == pytest.approx([0.005, 0.01, 0.01 / 30])
+    assert rate(41) == 0.0

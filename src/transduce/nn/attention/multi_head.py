@@ -61,6 +61,10 @@ class PackedLinear(Linear):
         super().__init__(in_dim, sum(parts), bias=bias)
         self.parts = parts
 
+    @property
+    def matrices(self) -> list[int]:
+        return self.parts
+
     def project(self, hidden: Tensor) -> tuple[Tensor, ...]:
         """(B N D) -> one (B N P) per part."""
         return torch.split(self(hidden), self.parts, dim=-1)

@@ -7,36 +7,22 @@ models with much dropout and few BPE merges, larger ones as the corpus grows; an
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from transduce.config import Table
-from transduce.errors import DataError
 from transduce.models.ancestors.captioner import CaptionerConfig
+from transduce.tasks.translation.survey import MAX_PAIRS, Side, Survey, recognise
 from transduce.text.image_file import ImageFilesConfig
-from transduce.text.sentence import count_unspaced
 from transduce.training.initial_checkpoint import InitialCheckpoint
 from transduce.training.task import Defaults
 
-MAX_PAIRS = 1_000_000
-"""Pairs that are counted; a larger corpus gets the settings of one of this size."""
-SAMPLED_PAIRS = 100_000
-"""Pairs whose words are counted."""
 KINDS = {"kind", "source_kind", "target_kind"}
 """Settings of [tokenizer] that name the kind of token; where one is given, nothing is chosen there."""
 VERY_SMALL, SMALL, LARGE = 10_000, 50_000, 300_000
 """Pairs: up to SMALL a width of 128 learns as much per update as 256; from LARGE on there is little overfitting."""
+FEWEST_EPOCHS, MOST_EPOCHS = 10, 300
 FEW_TOKENS, MANY_TOKENS = 300_000, 10_000_000
 """Target tokens of small and large corpora for fine-tuning."""
-FEW_WORDS = 300
-"""A side with no more different words than this is written in symbols, not in words, …"""
-OFTEN = 5
-"""… if each occurs this often on average; in a small corpus of text most words occur once."""
-UNSPACED_WORD = 4
-"""Characters that count as one word in a script without spaces, an overestimate."""
-
 CAPTIONER_EPOCHS = 20
 CAPTIONER_PIXELS = 32 * 32**2
 """Pixels of an update: 32 images of 32 × 32, as in recipes/captions.toml."""
@@ -44,51 +30,11 @@ IMAGE_TOKENIZER = {"joint": False, "source_kind": "character", "target_kind": "w
 """Settings of [tokenizer] for images: a token per pixel."""
 
 
-@dataclass(frozen=True)
-class Survey:
-    """Statistics of a corpus."""
-
-    pairs: int
-    source: Side
-    target: Side
-
-
-@dataclass(frozen=True)
-class Side:
-    """One side of a corpus: means per line, and the number of different words (counted up to a bound)."""
-
-    characters: float
-    words: float
-    distinct_words: int
-
-
-def survey(texts: Iterable[tuple[str, str]], pairs: int | None = None) -> Survey:
-    """Sample the first pairs of text, and count all up to a bound unless `pairs` gives their number."""
-    left = iter(texts)
-    sampled, sides = 0, [[0, 0], [0, 0]]
-    distinct: list[set[str]] = [set(), set()]
-    for pair in islice(left, SAMPLED_PAIRS):
-        sampled += 1
-        for side, (text, counts) in enumerate(zip(pair, sides, strict=True)):
-            words = text.split()
-            counts[0] += len(text)
-            counts[1] += max(len(words), count_unspaced(text) // UNSPACED_WORD)
-            if len(distinct[side]) <= FEW_WORDS:
-                distinct[side].update(words)
-    pairs = sampled + sum(1 for _ in islice(left, MAX_PAIRS - sampled)) if pairs is None else pairs
-    if not pairs:
-        raise DataError("the training corpus is empty; give files with at least one line")
-    seen = [Side(c / sampled, w / sampled, len(d)) for (c, w), d in zip(sides, distinct, strict=True)]
-    return Survey(min(pairs, MAX_PAIRS), *seen)
-
-
 def choose_settings(found: Survey, given: Table | None = None) -> Defaults:
     """Choose tokenizer, model and training for a corpus; `given` is the table [tokenizer] as written."""
     chosen = choose_tokenizer(found, given)
     tokenizer, reasons = chosen.tables["tokenizer"], chosen.reasons
-    lengths = {"word": found.target.words, "character": found.target.characters}
-    per_line = lengths.get(tokenizer.get("target_kind", tokenizer.get("kind")), found.target.characters / 4)
-    model, training = _model(found.pairs, per_line, reasons)
+    model, training = _model(found.pairs, _tokens_per_pair(found, {**tokenizer, **(given or {})}), reasons)
     has_kind = bool(KINDS & (given or {}).keys())
     if not {**({"joint": True} if has_kind else tokenizer), **(given or {})}["joint"]:
         model["tied_embeddings"] = "target"
@@ -102,7 +48,7 @@ def choose_captioner(found: Survey, images: ImageFilesConfig) -> Defaults:
     per_epoch = max(1, found.pairs // per_update)
     updates = max(500, min(100_000, CAPTIONER_EPOCHS * per_epoch))
     reasons = [f"{found.pairs:,} training pairs"]
-    kind = _kind(found.target, found.pairs, "target", reasons) or "bpe"
+    kind = _noted(found, "target", reasons) or "bpe"
     tokenizer = {**IMAGE_TOKENIZER, "target_kind": kind, "min_frequency": 1}
     reasons.append(f"images: a captioner that reads {size} × {size} pixels, a token for each")
     reasons.append(
@@ -127,8 +73,7 @@ def choose_tokenizer(found: Survey, given: Table | None = None) -> Defaults:
     """Choose the tokenizer alone."""
     reasons = [f"{found.pairs:,} training pairs" + (" or more" if found.pairs == MAX_PAIRS else "")]
     noted = [] if KINDS & (given or {}).keys() else reasons
-    sides = (("source", found.source), ("target", found.target))
-    kinds = {f"{name}_kind": _kind(side, found.pairs, name, noted) for name, side in sides}
+    kinds = {f"{name}_kind": _noted(found, name, noted) for name in ("source", "target")}
     one = set(kinds.values())
     if (given or {}).get("joint") and len(one) == 1 and (kind := one.pop()):
         return Defaults({"tokenizer": {"joint": True, "kind": kind, "vocab_size": 4000, "min_frequency": 1}}, reasons)
@@ -137,8 +82,15 @@ def choose_tokenizer(found: Survey, given: Table | None = None) -> Defaults:
         named = {name: kind or "bpe" for name, kind in kinds.items()}
         size = size if "bpe" in named.values() else 4000
         return Defaults({"tokenizer": {"joint": False, **named, "vocab_size": size, "min_frequency": 1}}, reasons)
-    noted.append(f"text on both sides: one joint BPE vocabulary of {size:,} tokens")
+    noted.append(f"one joint BPE vocabulary of {size:,} tokens")
     return Defaults({"tokenizer": {"kind": "bpe", "joint": True, "vocab_size": size}}, reasons)
+
+
+def _noted(found: Survey, name: str, reasons: list[str]) -> str | None:
+    """Return the kind of token of one side, None for BPE, and note what it was recognised as."""
+    side = recognise(getattr(found, name), found.pairs)
+    reasons.append(f"the {name} {side.what}")
+    return side.kind
 
 
 def choose_fine_tuning(checkpoint: InitialCheckpoint, amount: str, target_tokens: float, given: Table) -> Defaults:
@@ -175,47 +127,50 @@ def choose_fine_tuning(checkpoint: InitialCheckpoint, amount: str, target_tokens
     return Defaults({"training": {**training, **checkpoint.kept_settings}}, reasons)
 
 
-def _kind(side: Side, pairs: int, name: str, reasons: list[str]) -> str | None:
-    if side.distinct_words <= FEW_WORDS and pairs * side.words >= OFTEN * side.distinct_words:
-        reasons.append(f"the {name} has {side.distinct_words} different words: each is a token")
-        return "word"
-    if side.words < 1.5:
-        reasons.append(f"the {name} is single words: tokens are characters")
-        return "character"
-    return None
+def _tokens_per_pair(found: Survey, tokenizer: Table) -> float:
+    """Estimate the tokens of a pair on its longer side, with the end; BPE pieces have about four characters."""
+    sides = (("source", found.source), ("target", found.target))
+    return 1 + max(_tokens(side, tokenizer.get(f"{name}_kind") or tokenizer.get("kind", "bpe")) for name, side in sides)
 
 
-def _model(pairs: int, tokens_per_line: float, reasons: list[str]) -> tuple[Table, Table]:
+def _tokens(side: Side, kind: str) -> float:
+    if kind == "word":
+        return side.words
+    return side.characters / {"character": 1, "byte": 1, "feature": 2}.get(kind, 4)
+
+
+def choose_epochs(tokens_per_epoch: float, most_tokens: float) -> int:
+    """Return the epochs after which a corpus has been seen often enough, rounded to two digits."""
+    epochs = max(FEWEST_EPOCHS, min(MOST_EPOCHS, most_tokens / max(1.0, tokens_per_epoch)))
+    return int(float(f"{epochs:.2g}"))
+
+
+def _model(pairs: int, tokens_per_pair: float, reasons: list[str]) -> tuple[Table, Table]:
     if pairs < VERY_SMALL:
         model: Table = {"name": "transformer", "preset": "small", "num_layers": 3, "model_dim": 128, "ffn_dim": 512}
-        rate, warmup, epochs, what = 2e-3, 400, 100, "a very small corpus: 3 + 3 layers of width 128, pre-norm"
+        rate, total, what = 5e-3, 20e6, "a very small corpus: 3 + 3 layers of width 128, pre-norm"
     elif pairs < SMALL:
         model = {"name": "transformer", "preset": "small", "model_dim": 128, "ffn_dim": 512}
-        rate, warmup, epochs, what = 5e-3, 2000, 40, "a small corpus: 4 + 4 layers of width 128, pre-norm"
+        rate, total, what = 5e-3, 20e6, "a small corpus: 4 + 4 layers of width 128, pre-norm"
     elif pairs < LARGE:
         model = {"name": "transformer", "preset": "small"}
-        rate, warmup, epochs, what = 1e-3, 1000, 40, "a medium corpus: 4 + 4 layers of width 256, pre-norm"
+        rate, total, what = 1e-3, 40e6, "a medium corpus: 4 + 4 layers of width 256, pre-norm"
     else:
         model = {"name": "transformer", "preset": "paper_base", "norm": "pre"}
-        rate, warmup, epochs, what = 7e-4, 4000, 10, "a large corpus: the paper's base model, pre-norm"
-    tokens = 2048 if pairs < VERY_SMALL else 4096
-    per_epoch = max(1, int(pairs * (tokens_per_line + 1) / tokens))
-    updates = max(500, min(100_000, epochs * per_epoch))
-    every = max(50, min(2000, per_epoch, updates // 10))
-    warmup = min(warmup, updates // 5)
+        rate, total, what = 7e-4, 60e6, "a large corpus: the paper's base model, pre-norm"
+    epochs = choose_epochs(pairs * tokens_per_pair, total)
+    tokens = 1024 if pairs < VERY_SMALL else 4096
     reasons.append(f"{what}, dropout {0.3 if pairs < LARGE else 0.1}")
-    reasons.append(
-        f"about {epochs} epochs: at most {updates:,} updates of {tokens:,} tokens, validated every {every:,}"
-    )
+    reasons.append(f"{epochs} epochs in batches of {tokens:,} tokens, Muon, a learning rate that ends at zero")
     training: dict[str, Any] = {
         "batch_tokens": tokens,
-        "updates": updates,
-        "optimizer": "adam",
-        "schedule": "inverse_sqrt",
+        "epochs": float(epochs),
+        "optimizer": "muon",
+        "schedule": "linear",
         "learning_rate": rate,
-        "warmup": warmup,
+        "warmup": 0.1,
         "max_grad_norm": 1.0,
-        "validate_every": every,
+        "validate_every": 0.05,
         "patience": 10,
         "keep_last": 5,
         "average_checkpoints": 5,

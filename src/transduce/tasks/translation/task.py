@@ -25,16 +25,15 @@ from transduce.tasks.transducer import READ_ONCE, PlainTextTask, TransducerTask,
 from transduce.tasks.translation.config import SpanCorruptionConfig, TranslationConfig, corpus_pairs
 from transduce.tasks.translation.defaults import (
     IMAGE_TOKENIZER,
-    Survey,
     choose_captioner,
     choose_fine_tuning,
     choose_settings,
     choose_tokenizer,
-    survey,
 )
 from transduce.tasks.translation.evaluation import GreedyTranslations
 from transduce.tasks.translation.preparation import PairPreparation
 from transduce.tasks.translation.span_corruption import Corruption, largest_corrupted
+from transduce.tasks.translation.survey import Survey, survey
 from transduce.text.tokenizer.bpe_dropout import BpeDropout
 from transduce.text.tokenizer.special import SENTINELS
 from transduce.text.tokenizer.tokenizer import TokenizerConfig

@@ -221,4 +221,5 @@ _LEARN: dict[str, Callable[[dict[str, Any], tokenizers.Tokenizer, Counter[str], 
     "bpe": _learn_merges,
     "word": partial(_learn_pieces, lambda word: [word]),
     "character": partial(_learn_pieces, list),
+    "feature": partial(_learn_pieces, list),
 }

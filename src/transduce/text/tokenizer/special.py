@@ -11,10 +11,14 @@ import pydantic
 from transduce.config import Config
 from transduce.errors import ModelFolderError, SettingsError
 
-Kind = Literal["bpe", "unigram", "wordpiece", "word", "character", "byte"]
+Kind = Literal["bpe", "unigram", "wordpiece", "word", "character", "feature", "byte"]
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
-LOSSLESS: frozenset[Kind] = frozenset(("bpe", "unigram", "character", "byte"))
+LOSSLESS: frozenset[Kind] = frozenset(("bpe", "unigram", "character", "feature", "byte"))
+SPELLING: frozenset[str] = frozenset(("character", "feature"))
+"""Kinds that spell words in characters, and those that they lack in bytes."""
+LETTERS: frozenset[str] = SPELLING | {"byte"}
+"""Kinds without subwords."""
 
 PAD, START, END, UNKNOWN = "<pad>", "<s>", "</s>", "<unk>"
 """Special tokens 0, 1, 2, and 3 for the kinds that are not lossless."""

@@ -1,11 +1,12 @@
-"""Text <-> tokens: tokenizers of six kinds on top of the `tokenizers` library and its `tokenizer.json`.
+"""Text <-> tokens: tokenizers of seven kinds on top of the `tokenizers` library and its `tokenizer.json`.
 
-Four kinds are lossless, `decode(encode(x)) == x` for every text in NFC:
+Five kinds are lossless, `decode(encode(x)) == x` for every text in NFC:
 
 - `bpe` (Sennrich et al. 2016) and `unigram` (Kudo 2018), over the 256 bytes of UTF-8 as an alphabet, so that no
   script is unknown; a space is prepended to the text and removed again, so that a word has the same pieces at the
   start of a sentence as within it;
 - `character`: the characters of the training text, and bytes for any other;
+- `feature`: the same, and a token for each feature of a word, as in `Kalb N;DAT;SG`;
 - `byte`: the 256 bytes, token = byte + 3.
 
 Two are not, and have `<unk>`: `wordpiece` (Schuster and Nakajima 2012, with BERT's pre-tokenization) and `word`
@@ -35,6 +36,7 @@ from transduce.text.tokenizer.special import (
     LOSSLESS,
     MASK,
     PAD,
+    SPELLING,
     START,
     UNKNOWN,
     Kind,
@@ -65,7 +67,8 @@ class TokenizerConfig(Config):
     """Tokenizers of both sides."""
 
     kind: Kind = "bpe"
-    """bpe, unigram, character and byte are lossless; wordpiece and word have an unknown token."""
+    """bpe, unigram, character, feature and byte are lossless; wordpiece and word have an unknown token. feature: the
+    characters of words, and a token for each feature (`Kalb N;DAT;SG`)."""
 
     vocab_size: int = pydantic.Field(default=8000, gt=0, le=1_000_000)
     """Maximum vocabulary size of one tokenizer, special tokens and the 256 bytes included; a small corpus may give
@@ -252,7 +255,7 @@ class Tokenizer(BaseTokenizer):
             counts = [len(self.decode(tokens[: place + 1]).split()) for place in range(len(tokens))]
             return [count - 1 if seen else None for count, seen in zip(counts, visible, strict=True)]
         written = [b"" if token in self._skipped else self._bytes(self._pieces[token]) for token in tokens]
-        if self.kind == "character":
+        if self.kind in SPELLING:
             self._without_broken_bytes(tokens, written)
         owners: list[int | None] = []  # of every byte
         word, inside = -1, False
@@ -288,7 +291,7 @@ class Tokenizer(BaseTokenizer):
         """Return the bytes of a piece of a lossless tokenizer; none for a reserved one."""
         if piece in self._reserved:
             return b""
-        if self.kind != "character":
+        if self.kind not in SPELLING:
             return bytes(BYTE_OF[symbol] for symbol in piece)
         return bytes([int(piece[3:5], 16)]) if _BYTE_PIECE.match(piece) else piece.encode()
 
@@ -324,7 +327,7 @@ def _kind_of(library: tokenizers.Tokenizer) -> Kind:
     model = library.model
     if isinstance(model, models.BPE):
         if model.byte_fallback:
-            return "character"
+            return "feature" if model.ignore_merges else "character"
         return "byte" if isinstance(library.pre_tokenizer, pre_tokenizers.ByteLevel) else "bpe"
     by_model: dict[type, Kind] = {models.Unigram: "unigram", models.WordPiece: "wordpiece", models.WordLevel: "word"}
     if type(model) not in by_model:
@@ -346,7 +349,7 @@ def _check(library: tokenizers.Tokenizer, kind: Kind, vocabulary: dict[str, int]
         raise ValueError(
             f"its special pieces are {', '.join(sorted(special)) or 'none'}, not {', '.join(sorted(needed))}"
         )
-    if kind in LOSSLESS and not vocabulary.keys() >= set(byte_fallbacks() if kind == "character" else BYTE_OF):
+    if kind in LOSSLESS and not vocabulary.keys() >= set(byte_fallbacks() if kind in SPELLING else BYTE_OF):
         raise ValueError("it lacks some of the 256 bytes")
     if kind in ("bpe", "unigram", "byte") and not all(BYTE_OF.keys() >= set(p) for p in vocabulary.keys() - special):
         raise ValueError("it has pieces that are not made of bytes")

@@ -11,6 +11,7 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 
 from transduce.errors import DataError, SettingsError, suggestion
 from transduce.text.lines import normalise
+from transduce.text.tokenizer.feature import FeatureCounts, Features, split_pattern
 from transduce.text.tokenizer.safety import ESCAPED_WORD, SPACES, SPELLED_WORD, WORDS
 from transduce.text.tokenizer.special import (
     KINDS,
@@ -192,6 +193,24 @@ def _train_character(texts: Iterator[str], config: TokenizerConfig, special: lis
     return library
 
 
+def _train_feature(texts: Iterator[str], config: TokenizerConfig, special: list[str]) -> tokenizers.Tokenizer:
+    """Characters, and the features of words as whole pieces; text without features gets characters alone."""
+    normalizer, counts, features = _normalizer(config), Counter[str](), FeatureCounts()
+    for text in texts:
+        line = normalizer.normalize_str(text) if config.lowercase else text
+        counts.update(line)
+        features.add(line)
+    found = features.result() or Features(" ", ())
+    known = sorted(counts, key=lambda character: (-counts[character], character))
+    pieces = special + byte_fallbacks()
+    pieces += [piece for piece in (*found.pieces, *known) if piece not in pieces][: config.vocab_size - len(pieces)]
+    library = _without_merges(list(dict.fromkeys(pieces)), special, byte_fallback=True, whole=True)
+    library.normalizer = normalizer
+    library.pre_tokenizer = pre_tokenizers.Split(Regex(split_pattern(found.separator)), behavior="isolated")
+    library.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+    return library
+
+
 def _train_byte(texts: Iterator[str], config: TokenizerConfig, special: list[str]) -> tokenizers.Tokenizer:
     """Nothing is trained; the texts are read only until one is not empty."""
     next(text for text in texts if text.strip())
@@ -202,10 +221,13 @@ def _train_byte(texts: Iterator[str], config: TokenizerConfig, special: list[str
     return library
 
 
-def _without_merges(pieces: list[str], special: list[str], byte_fallback: bool) -> tokenizers.Tokenizer:
-    """BPE without merges: every symbol is its own token."""
+def _without_merges(
+    pieces: list[str], special: list[str], byte_fallback: bool, whole: bool = False
+) -> tokenizers.Tokenizer:
+    """BPE without merges: every symbol is its own token, with `whole` also a word that is one of the pieces."""
     vocabulary = {piece: token for token, piece in enumerate(pieces)}
-    library = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=[], byte_fallback=byte_fallback))
+    model = models.BPE(vocab=vocabulary, merges=[], byte_fallback=byte_fallback, ignore_merges=whole)
+    library = tokenizers.Tokenizer(model)
     library.add_special_tokens([AddedToken(piece, normalized=False, special=True) for piece in special])
     return library
 
@@ -216,5 +238,6 @@ _TRAINERS: dict[str, Callable[[Iterator[str], TokenizerConfig, list[str]], token
     "wordpiece": _train_wordpiece,
     "word": _train_word,
     "character": _train_character,
+    "feature": _train_feature,
     "byte": _train_byte,
 }

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transduce.errors import DataError
 from transduce.recipe import Recipe, read_recipe
-from transduce.tasks.translation.defaults import FEW_WORDS, Side, Survey, choose_settings, survey
+from transduce.tasks.translation.defaults import choose_epochs, choose_settings
+from transduce.tasks.translation.survey import FEW_WORDS, Side, Survey, survey
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 SYMBOLS = Side(characters=9.0, words=5.0, distinct_words=11)
@@ -34,13 +34,6 @@ def text(count: int) -> list[tuple[str, str]]:
     return [(sentence, sentence.upper()) for sentence in sentences]
 
 
-def test_a_survey_counts_pairs_characters_words_and_different_words(tmp_path: Path) -> None:
-    found = survey([("a bb", "x"), ("a a a", "y z"), ("c", "x")])
-    assert found.pairs == 3
-    assert (found.source.characters, found.source.words, found.source.distinct_words) == (10 / 3, 2.0, 3)
-    assert (found.target.characters, found.target.words, found.target.distinct_words) == (5 / 3, 4 / 3, 3)
-
-
 def test_single_words_are_read_by_characters_and_symbols_are_words(tmp_path: Path) -> None:
     """Spelling to letters, as pronunciation is: one side is words, the other a few symbols over and over."""
     advice = choose_settings(survey(single_words(997)))
@@ -49,7 +42,7 @@ def test_single_words_are_read_by_characters_and_symbols_are_words(tmp_path: Pat
     assert advice.tables["tokenizer"]["joint"] is False
     assert advice.tables["model"]["tied_embeddings"] == "target"
     assert any("the source is single words" in reason for reason in advice.reasons)
-    assert any("the target has 26 different words" in reason for reason in advice.reasons)
+    assert any("the target is symbols, 26 different words" in reason for reason in advice.reasons)
 
 
 def test_text_on_both_sides_is_one_bpe_vocabulary(tmp_path: Path) -> None:
@@ -76,7 +69,7 @@ def test_one_vocabulary_of_characters_is_counted_in_characters() -> None:
     words = Survey(9_000, WORD, WORD)
     apart, joint = (choose_settings(words, given).tables for given in ({}, {"joint": True}))
     assert joint["tokenizer"]["kind"] == "character" and joint["tokenizer"]["joint"] is True
-    assert joint["training"]["updates"] == apart["training"]["updates"]
+    assert joint["training"]["epochs"] == apart["training"]["epochs"]
 
 
 def test_few_symbols_on_both_sides_are_words(tmp_path: Path) -> None:
@@ -133,16 +126,12 @@ def test_whatever_the_corpus_the_chosen_settings_are_a_recipe(pairs: int, source
     data = {"train": {"source": "a.txt", "target": "b.txt"}}
     made = Recipe.from_tables({"data": data, **advice.tables}, "a test")
     training = made.training
-    assert training.updates >= 500
-    assert training.warmup <= training.updates // 5
-    assert 50 <= training.validate_every <= training.updates
+    assert training.epochs is not None and 10 <= training.epochs <= 300
+    assert 0 < training.warmup <= 0.2 and 0 < training.validate_every <= 0.1
+    planned = made.with_updates(1000).training
+    assert (planned.warmup, planned.validate_every, planned.epochs) == (100, 50, None)
     assert training.average_checkpoints <= training.keep_last
     assert all(reason and "\n" not in reason for reason in advice.reasons)
-
-
-def test_an_empty_corpus_is_rejected(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="empty"):
-        survey([])
 
 
 def test_two_files_are_enough_for_a_recipe(tmp_path: Path) -> None:
@@ -177,3 +166,27 @@ def test_weight_decay_goes_with_its_optimizer(tmp_path: Path) -> None:
     found, reasons = read_recipe(None, ["training.optimizer=adam"], base=base)
     assert (found.training.optimizer, found.training.weight_decay) == ("adam", 0.0)
     assert reasons[-1] == "overridden: training.optimizer = 'adam'"
+
+
+@pytest.mark.parametrize("given", ["training.updates=77", "training.time_budget='20m'", "training.epochs=3.0"])
+def test_a_given_length_replaces_the_chosen_one(given: str, tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("".join("\t".join(pair) + "\n" for pair in text(53)))
+    found, reasons = read_recipe(None, [given], base={"data": {"train": {"path": str(tmp_path / "a.tsv")}}})
+    assert (found.training.epochs, found.training.time_budget) == (
+        3.0 if "epochs" in given else None,
+        "20m" if "time" in given else None,
+    )
+    assert given.split("=")[0] in reasons[-1]
+
+
+def test_a_model_without_blocks_gets_another_optimizer(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("".join("\t".join(pair) + "\n" for pair in text(53)))
+    base = {"data": {"train": {"path": str(tmp_path / "a.tsv")}}}
+    recurrent, reasons = read_recipe(None, ["model.preset=luong"], base=base)
+    assert recurrent.training.optimizer == "adamw"
+    assert any("no blocks" in reason for reason in reasons)
+    assert read_recipe(None, ["model.preset=conv_small"], base=base)[0].training.optimizer == "muon"
+
+
+def test_a_small_corpus_is_seen_more_often_than_a_large_one() -> None:
+    assert [choose_epochs(tokens, 20e6) for tokens in (1, 138_000, 520_000, 10**9)] == [300, 140, 38, 10]

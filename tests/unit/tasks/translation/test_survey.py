@@ -1,0 +1,80 @@
+"""What each side of a corpus is recognised as, from its lines alone."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from transduce.errors import DataError
+from transduce.tasks.translation.survey import Side, recognise, survey
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+CASES = ("NOM", "ACC", "DAT", "GEN", "INS", "AT+ESS")
+
+
+def made(count: int, line: str) -> list[str]:
+    """Lines of one kind."""
+    draw = random.Random(7)
+
+    def word() -> str:
+        return "".join(draw.choice(LETTERS) for _ in range(draw.randint(3, 9)))
+
+    prose = [word() for _ in range(400)]
+    features = lambda: ["N", draw.choice(CASES), draw.choice(("SG", "PL"))]  # noqa: E731
+    kinds = {
+        "prose": lambda: " ".join(draw.choice(prose) for _ in range(draw.randint(5, 12))) + ".",
+        "word": word,
+        "names": lambda: f"{word().title()} {word().title()}",
+        "features": lambda: f"{word()} {';'.join(features())}",
+        "features first": lambda: f"{'|'.join(features())} {word()}",
+        "spaced features": lambda: f"{word()} {' '.join(features())}",
+        "symbols": lambda: " ".join(draw.choice(("K", "AH", "T", "IY")) for _ in range(6)),
+        "japanese": lambda: "".join(chr(draw.randint(0x4E00, 0x4E80)) for _ in range(30)),
+        "spelled": lambda: " ".join(chr(draw.randint(0x4E00, 0x4F80)) for _ in range(8)),
+        "code": lambda: (
+            f"{draw.choice(prose)}[{draw.choice(prose)}] = {draw.choice(prose)}({draw.choice(prose)}); // {word()}"
+        ),
+    }
+    return [kinds[line]() for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "what"),
+    [
+        ("prose", None, "text: tokens are subwords"),
+        ("word", "character", "single words"),
+        ("names", "character", "words are rare"),
+        ("features", "feature", "';'"),
+        ("features first", "feature", "'|'"),
+        ("spaced features", "feature", "separated by spaces"),
+        ("symbols", "word", "4 different words"),
+        ("japanese", None, "without spaces"),
+        ("spelled", "word", "characters with spaces"),
+        ("code", None, "code"),
+    ],
+)
+def test_each_side_is_recognised_by_itself(line: str, kind: str | None, what: str) -> None:
+    found = survey(list(zip(made(997, line), made(997, "prose"), strict=True)))
+    side = recognise(found.source, found.pairs)
+    assert side.kind == kind and what in side.what, side
+    assert recognise(found.target, found.pairs).kind is None
+
+
+def test_a_survey_counts_pairs_characters_words_and_different_words() -> None:
+    found = survey([("a bb", "x"), ("a a a", "y z"), ("c", "x")])
+    assert found.pairs == 3
+    assert (found.source.characters, found.source.words, found.source.distinct_words) == (10 / 3, 2.0, 3)
+    assert (found.target.characters, found.target.words, found.target.distinct_words) == (5 / 3, 4 / 3, 3)
+    assert found.source.repeats == 2.0
+
+
+def test_an_empty_corpus_is_rejected() -> None:
+    with pytest.raises(DataError, match="empty"):
+        survey([])
+
+
+def test_a_few_short_sentences_are_text() -> None:
+    """Their words repeat: in names they do not."""
+    assert recognise(Side(14.0, 2.9, 301, repeats=5.8), 10_000).kind is None
+    assert recognise(Side(14.0, 2.9, 301, repeats=1.4), 10_000).kind == "character"
