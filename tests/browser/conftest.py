@@ -1,0 +1,102 @@
+"""A real browser on a real server: `transduce studio` with a small model, and Chromium driven by playwright."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.torture.served_model import save_random_model
+
+SIZES = {"desktop": (1440, 900), "phone": (390, 844)}
+FLAGS = ["--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """A headless Chromium; skips where there is none."""
+    sync_api = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed; `make test-browser` installs it"
+    )
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None:
+        pytest.skip("no Chromium is installed; install the package chromium of your system")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the model that is served."""
+    return save_random_model(tmp_path_factory.mktemp("browser") / "random")
+
+
+@pytest.fixture(scope="session")
+def address(model: Path) -> Iterator[str]:
+    """The address of a running studio."""
+    command = [sys.executable, "-m", "transduce", "studio", str(model), "--no-browser"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:
+        assert process.stderr is not None
+        printed = []
+        for line in process.stderr:
+            printed.append(line)
+            if "stop with Ctrl-C" in line:
+                break
+        found = re.search(r"http://127\.0\.0\.1:\d+", "".join(printed))
+        assert found is not None, "".join(printed)
+        yield found[0]
+        process.terminate()
+
+
+class Visit:
+    """One page of the studio, and everything that went wrong on it."""
+
+    def __init__(self, browser: Any, address: str, size: str = "desktop", scheme: str = "light") -> None:
+        width, height = SIZES[size]
+        self.context = browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme=scheme, accept_downloads=True
+        )
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(20_000)
+        self.address = address
+        self.errors: list[str] = []
+        self.outside: list[str] = []
+        self.page.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("request", lambda request: self._note(request.url))
+
+    def _note(self, url: str) -> None:
+        if not url.startswith((self.address, "data:", "blob:", "file:")):
+            self.outside.append(url)
+
+    def open(self, link: str = "") -> Any:
+        """Open a link of the studio in a new page load."""
+        self.page.goto("about:blank")
+        self.page.goto(f"{self.address}/{link}")
+        return self.page
+
+    def translate(self, text: str) -> None:
+        """Type a text and wait for its translation."""
+        self.page.get_by_role("textbox", name="Text", exact=True).fill(text)
+        self.page.locator(".sentence .foot").last.wait_for()
+
+    def check(self) -> None:
+        """Nothing failed, and nothing was requested elsewhere."""
+        assert self.errors == []
+        assert self.outside == []
+
+
+@pytest.fixture
+def visit(chromium: Any, address: str) -> Iterator[Visit]:
+    """A page of the studio on a desktop."""
+    made = Visit(chromium, address)
+    yield made
+    made.context.close()

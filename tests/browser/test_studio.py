@@ -1,0 +1,190 @@
+"""What a person does in the studio, in a real browser: type, read, point, click, switch off, save, share a link."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser.conftest import Visit
+from transduce.inference.load import load_translator
+
+TEXT = "ban der fis gon"
+VIEWS = ("translate", "beam-tree", "attention", "intervene", "inside", "runs", "paper")
+
+
+def _tokens(page: Any) -> list[str]:
+    return [text.strip() for text in page.locator(".sentence .target .token").all_inner_texts()]
+
+
+def test_a_translation_is_typed_read_and_continued_from_another_token(visit: Visit, model: Path) -> None:
+    page = visit.open("#/translate")
+    visit.translate(TEXT)
+    translator = load_translator(model)
+    page.get_by_text(re.compile(r"score ")).first.wait_for()
+    before = _tokens(page)
+    assert [token for token in before if token.lower() != "end"] == translator(TEXT).split(" ")
+
+    page.locator(".sentence .target .token").nth(1).hover()
+    card = page.get_by_role("dialog", name="Alternatives")
+    card.wait_for()
+    shown = card.locator(".choice .share").first.inner_text()
+    assert shown.endswith("%")
+    other = card.locator("button.choice").first
+    name = other.locator(".name").inner_text().strip()
+    other.click()
+    page.get_by_text(re.compile("kept")).wait_for()
+    after = _tokens(page)
+    assert after[0] == before[0] and after[1] == name and after[1] != before[1]
+    page.get_by_role("button", name="Undo").click()
+    page.wait_for_function(
+        "wanted => [...document.querySelectorAll('.sentence .target .token')].map((t) => t.innerText.trim())"
+        ".join(' ') === wanted",
+        arg=" ".join(before),
+    )
+    visit.check()
+
+
+def test_a_pruned_branch_is_forced_and_compared(visit: Visit) -> None:
+    page = visit.open("#/translate")
+    visit.translate(TEXT)
+    page.get_by_role("link", name="Beam tree").click()
+    tree = page.get_by_role("tree")
+    tree.wait_for()
+    tree.locator(".tree-node.pruned").first.click()
+    page.get_by_role("button", name="Force this branch and compare").click()
+    page.locator(".compared").get_by_text(re.compile(r"\S")).first.wait_for()
+    page.keyboard.press("Tab")
+    visit.check()
+
+
+def test_a_masked_word_and_a_head_change_the_probability_as_in_python(visit: Visit, model: Path) -> None:
+    page = visit.open("#/translate")
+    visit.translate(TEXT)
+    page.get_by_role("link", name="Intervene").click()
+    with page.expect_response(re.compile(r"/intervention$")) as masked:
+        page.get_by_role("region", name="Source").get_by_role("button", name=re.compile("^der")).first.click()
+    found = masked.value.json()
+    wanted = load_translator(model).ablate(TEXT, words=[1]).to_json()
+    assert found["changed"]["text"] == wanted["changed"]["text"]
+    assert found["changed"]["after"] == pytest.approx(wanted["changed"]["after"], abs=1e-5)
+    with page.expect_response(re.compile(r"/intervention$")):
+        page.locator(".board button:not([disabled])").nth(1).click()
+    page.get_by_role("button", name="Reset").click()
+    visit.check()
+
+
+def test_every_view_opens_without_an_error_at_each_size(chromium: Any, address: str) -> None:
+    for size, scheme in (("desktop", "light"), ("phone", "dark")):
+        visit = Visit(chromium, address, size, scheme)
+        for name in VIEWS:
+            page = visit.open(f"#/{name}")
+            page.locator("#main > *:visible").first.wait_for()
+            page.wait_for_timeout(300)
+            wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            assert wide <= 0, f"{name} is {wide} pixels too wide on a {size}"
+        visit.check()
+        visit.context.close()
+
+
+def test_every_step_of_the_tour_opens(visit: Visit) -> None:
+    page = visit.open("#/paper")
+    for number in range(2, 30):
+        following = page.get_by_role("button", name=re.compile("^Next"))
+        following.wait_for()
+        page.wait_for_timeout(150)
+        if following.is_disabled():
+            break
+        following.click()
+        page.get_by_text(re.compile(rf"^{number} of \d+$")).wait_for()
+    else:
+        pytest.fail("the tour does not end")
+    assert number > 8
+    visit.check()
+
+
+def test_a_link_restores_the_view_and_the_sentence(visit: Visit) -> None:
+    page = visit.open("#/translate")
+    visit.translate(TEXT)
+    page.get_by_role("link", name="Attention").click()
+    page.get_by_role("button", name="Encoder").click()
+    page.wait_for_function("location.hash.includes('encoder')")
+    link = page.evaluate("location.hash")
+    page = visit.open(link)
+    page.get_by_role("button", name="Encoder").and_(page.locator("[aria-pressed=true]")).wait_for()
+    assert page.get_by_role("textbox", name="Sentence").first.input_value() == TEXT
+    visit.check()
+
+
+def test_a_saved_page_works_without_a_server(visit: Visit, tmp_path: Path) -> None:
+    page = visit.open("#/translate")
+    visit.translate(TEXT)
+    for tab, shown in (("Attention", ".heat-map"), ("Beam tree", "[role=tree]")):
+        page.get_by_role("link", name=tab).click()
+        page.locator(f"#main {shown}").first.wait_for()
+        page.wait_for_timeout(500)
+        with page.expect_download() as download:
+            page.get_by_role("button", name="Save as HTML").click()
+        kept = tmp_path / f"{tab}.html"
+        download.value.save_as(kept)
+        alone = visit.context.new_page()
+        faults: list[str] = []
+        alone.on("pageerror", lambda error: faults.append(str(error)))
+        alone.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+        alone.goto(kept.as_uri())
+        alone.locator(shown).first.wait_for()
+        assert "script-src 'sha256-" in kept.read_text()
+        assert faults == []
+        alone.close()
+    visit.check()
+
+
+PAYLOADS = (
+    "<script>window.hit=1</script>",
+    "<img src=x onerror=window.hit=1>",
+    '"><svg onload=window.hit=1>',
+    "javascript:window.hit=1",
+    "</script><script>window.hit=1</script>",
+    "{{constructor.constructor('window.hit=1')()}}",
+    "<iframe srcdoc='<script>parent.hit=1</script>'>",
+    "<style>@import 'http://example.invalid'</style>",
+    "\u202e<b onmouseover=window.hit=1>\u2028",
+    "'-window.hit=1-'",
+)
+
+
+def test_text_never_becomes_markup(visit: Visit) -> None:
+    """Twenty spellings of ten attacks as text of a sentence and in the address; nothing runs."""
+    page = visit.open("#/translate")
+    for payload in PAYLOADS:
+        for text in (payload, payload.upper()):
+            page.get_by_role("textbox", name="Text", exact=True).fill(f"ban {text} der")
+            page.locator(".sentence .foot").last.wait_for()
+    for payload in PAYLOADS[:4]:
+        page = visit.open(f"#/translate?text={json.dumps(payload)}")
+        page = visit.open(f"#/{payload}")
+    assert page.evaluate("window.hit") is None
+    assert visit.outside == []
+
+
+def test_axe_finds_no_serious_violation(visit: Visit) -> None:
+    axe = pytest.importorskip(
+        "axe_playwright_python.base", reason="axe-playwright-python is not installed; `make test-browser` installs it"
+    )
+    script = (Path(axe.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
+    page = visit.open("#/translate")
+    visit.translate(TEXT)
+    for name in VIEWS:
+        page.locator(f"[data-tab={name}]").click()
+        page.wait_for_timeout(800)
+        page.evaluate(script)
+        found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+        bad = [
+            (one["id"], [node["target"] for node in one["nodes"]][:3])
+            for one in found["violations"]
+            if one["impact"] in ("serious", "critical")
+        ]
+        assert bad == [], f"{name}: {bad}"
