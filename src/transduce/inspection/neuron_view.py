@@ -7,7 +7,7 @@ output of the head is Σ weight_m · v_m.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,8 @@ RECORDED = ("query", "key", "value", "score", "weight", "head")
 class NeuronView(Picture):
     """One head's query and all keys, their products, scores and weights. M keys of width K."""
 
+    view: ClassVar[str] = "neuron"
+    page_title: ClassVar[str] = "Attention of one head at one query"
     kind: Kind
     layer: int
     head: int

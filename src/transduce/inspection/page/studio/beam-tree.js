@@ -13,12 +13,18 @@ export function beamTreePanel(root, app) {
     changed: () => app.stateChanged(),
   });
 
+  // The beam of the pass; of a greedy search, whose tree would have one branch, that of the model's options.
+  function beamOf(pass) {
+    const search = { ...session.model.search, ...pass.request?.search };
+    return Math.min(16, search.method === "beam" ? search.beam_size : Math.max(4, search.beam_size ?? 4));
+  }
+
   async function draw(pass) {
     const { segment } = session, own = ++number, state = wanted ?? { ...view?.state(), node: null };
     wanted = null;
     if (!view) replace(root, h("p", { class: "empty" }, "Searching …"));
     try {
-      const data = await api.askPass(pass, "beam-tree", asked);
+      const data = await api.askPass(pass, "beam-tree", { beam_size: beamOf(pass), ...asked });
       if (own !== number) return;
       view?.destroy();
       view = beamTreeView(root, data, live(pass, segment));

@@ -150,8 +150,11 @@ class BeamTreeView {
   pieces(id) { return pathTo(this.data.nodes, id).map((one) => this.data.nodes[one]).filter((node) => node.token !== null); }
   tokens(id) { return [...this.data.prefix, ...this.pieces(id).map((node) => node.token)]; }
 
+  // Pieces that every hypothesis begins with; the tree has only their tokens, a hypothesis also their pieces.
+  get prefix() { return this.data.hypotheses[0]?.pieces.slice(0, this.data.prefix.length) ?? []; }
+
   drawDetail() {
-    const node = this.data.nodes[this.selected], path = this.pieces(this.selected), names = tokenList(path.map((one) => one.piece));
+    const node = this.data.nodes[this.selected], path = this.pieces(this.selected), names = tokenList([...this.prefix, ...path.map((one) => one.piece)]);
     const rank = this.data.hypotheses.find((one) => one.node === node.id)?.rank;
     const why = node.reason ? REASONS[node.reason] ?? node.reason : null;
     const facts = node.token === null ? [] : [["Token probability", percent(Math.exp(node.token_log_probability))], ["Log-probability", fixed(node.log_probability, 3)], ["Score", fixed(node.score, 3)],
@@ -217,7 +220,9 @@ class BeamTreeView {
     this.pruned = this.prunedInput.checked = state.pruned !== false;
     this.scale = typeof state.scale === "number" ? clamp(state.scale, 0.45, 2) : 1;
     this.drawTree();
-    if (Number.isInteger(state.node) && this.data.nodes[state.node]) { this.select(state.node, false); this.reveal(state.node); }
+    if (!Number.isInteger(state.node) || !this.data.nodes[state.node]) return;
+    this.select(state.node, false);
+    if (!this.best.has(state.node)) this.reveal(state.node);
   }
 
   destroy() {

@@ -4,8 +4,12 @@
 //
 // `live` has the callbacks of the studio, and is null in a saved page. Add a view with one import and one line.
 import { attentionView } from "./attention.js";
+import { attributionView } from "./attribution.js";
 import { beamTreeView } from "./beam-tree.js";
 import { emergenceView } from "./emergence.js";
+import { headSummaryView } from "./head-summary.js";
+import { interventionView } from "./intervention.js";
+import { lensView } from "./lens.js";
 import { lessonView } from "./lesson.js";
 import { neuronView } from "./neuron.js";
 import { pronounView } from "./pronoun.js";
@@ -14,8 +18,12 @@ import { translationView } from "./translation.js";
 
 export const VIEWS = {
   attention: attentionView,
+  attribution: attributionView,
   "beam-tree": beamTreeView,
   emergence: emergenceView,
+  "head-summary": headSummaryView,
+  intervention: interventionView,
+  lens: lensView,
   lesson: lessonView,
   neuron: neuronView,
   pronoun: pronounView,
