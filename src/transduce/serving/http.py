@@ -379,6 +379,9 @@ def _invalid(error: pydantic.ValidationError) -> RequestError:
     """Turn the first of pydantic's errors into one sentence that names the parameter."""
     first = error.errors(include_url=False)[0]
     name = str(first["loc"][0])[:80] if first["loc"] else None
+    if first["type"] == "extra_forbidden":
+        inner = brief(".".join(map(str, first["loc"]))[:80])
+        return RequestError(422, f"unknown parameter {inner}", name)
     if first["type"] == "missing":
         return RequestError(422, f"the parameter '{name}' is required", name)
     reason = str(first["msg"]).removeprefix("Value error, ")

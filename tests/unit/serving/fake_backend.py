@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import struct
 from collections.abc import AsyncIterator
 
 from transduce.serving.backend import BackendState, Statistics
-from transduce.serving.job import EmbedJob, GenerateJob, Job, JobError, ModelInfo, PredictJob, Result, TranslateJob
+from transduce.serving.job import (
+    EmbedJob,
+    GenerateJob,
+    InspectJob,
+    Job,
+    JobError,
+    ModelInfo,
+    PredictJob,
+    RecordJob,
+    Result,
+    TranslateJob,
+)
 
 TRANSLATOR = ModelInfo(
     name="de-en",
@@ -23,6 +35,7 @@ TRANSLATOR = ModelInfo(
     architecture="transformer",
     max_source=512,
     max_target=512,
+    inspection={"kinds": {"cross": {"layers": 1, "heads": 2}}, "views": ["attention", "head-summary"]},
 )
 GENERATOR = ModelInfo(name="gpt", task="language_modeling", engine="torch", precision="float32", parameters=2_000)
 ENCODER = ModelInfo(
@@ -69,6 +82,11 @@ class FakeBackend:
             if self.error is not None and not self.error_after:
                 raise self.error
             result = self._result(job)
+            if isinstance(job, RecordJob):
+                for event in _events(job, result["pass"]):
+                    yield json.dumps(event)
+                yield {"text": result["pass"]["output"], **result}
+                return
             best = (result.get("translations") or result["continuations"])[0][0]["text"]
             for number, word in enumerate(best.split(" ")):
                 if self.error is not None and number == self.error_after:
@@ -123,7 +141,38 @@ class FakeBackend:
             case EmbedJob():
                 vector = base64.b64encode(struct.pack("<3f", 1.0, 2.0, 3.0)).decode()
                 return {"vectors": [vector for _ in job.texts], "dimensions": 3, "tokens": 7}
+            case RecordJob():
+                return {"pass": _pass(job), "source_tokens": 3, "target_tokens": 3}
+            case InspectJob(view="attention"):
+                zeros = base64.b64encode(bytes(2 * 2 * 2 * 3)).decode()
+                return {"value": {"shape": [2, 2, 3], "float16": zeros}, "tokens": 6}
+            case InspectJob(view="continue"):
+                return {"value": {"hypotheses": [], "pass": _pass(job.recorded)}, "tokens": 6}
+            case InspectJob():
+                return {"value": {"view": job.view, "parameters": job.parameters}, "tokens": 6}
         raise JobError("invalid", f"unknown job {job}")
+
+
+def _pass(job: RecordJob) -> Result:
+    """A recorded pass of two source and two target tokens."""
+    return {
+        "subject": "translation",
+        "source": job.text,
+        "output": job.text.upper(),
+        "source_tokens": [5, 6, 2],
+        "read_tokens": [1, 7],
+        "produced_tokens": [7, 2],
+        "attention": {"cross": {"layers": 1, "heads": 2}},
+    }
+
+
+def _events(job: RecordJob, recorded: Result) -> list[Result]:
+    """What is streamed: one segment, one piece, its pass."""
+    return [
+        {"event": "segments", "before": "", "segments": [{"text": job.text, "after": ""}]},
+        {"event": "piece", "segment": 0, "text": recorded["output"], "certain": True},
+        {"event": "pass", "segment": 0, "pass": recorded},
+    ]
 
 
 def _translation(text: str, rank: int, align: bool) -> dict[str, object]:

@@ -29,7 +29,7 @@ class Scripted(Runner):
         self.began: list[str] = []
         self.gate = threading.Event()
 
-    def run(self, job: Job) -> Result:
+    def _run(self, job: Job) -> Result:
         assert isinstance(job, GenerateJob)
         (prompt,) = job.prompts
         self.began.append(prompt)
@@ -41,7 +41,7 @@ class Scripted(Runner):
             raise kinds[prompt]("the client's text")
         return {"object": object(), "large": "x" * 1000}.get(prompt, prompt)  # type: ignore[return-value]
 
-    def stream(self, job: Job) -> Pieces[str, None, Result]:
+    def _stream(self, job: Job) -> Pieces[str, None, Result]:
         yield "a piece"
         return self.run(job)
 

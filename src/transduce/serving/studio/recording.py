@@ -17,7 +17,7 @@ from transduce.serving.job import JobError, RecordJob, Result, Task
 from transduce.serving.limits import Limits
 from transduce.serving.operations import error_body
 from transduce.serving.studio.passes import PassCache, RecordedPass
-from transduce.serving.studio.requests import PassRequest, RecordRequest, TranslateRequest
+from transduce.serving.studio.requests import PassRequest, RecordRequest, StudioTranslateRequest
 
 WITHOUT_EFFECT: dict[Task, tuple[str, ...]] = {
     "translation": ("second",),
@@ -52,7 +52,7 @@ def record_job(asked: RecordRequest, backend: Backend, limits: Limits, checkpoin
         forbid=asked.forbid,
         terms=asked.terms,
         require=asked.force,
-        split=asked.split if isinstance(asked, TranslateRequest) else False,
+        split=asked.split if isinstance(asked, StudioTranslateRequest) else False,
         checkpoint=checkpoint,
     )
 

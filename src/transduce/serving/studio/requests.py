@@ -49,7 +49,7 @@ class RecordRequest(Config):
     target_language: Name | None = None
 
 
-class TranslateRequest(RecordRequest):
+class StudioTranslateRequest(RecordRequest):
     """A text of one or several sentences, to be translated as one watches."""
 
     split: bool = True
@@ -182,4 +182,4 @@ class RunRequest(Config):
     """Query of a run."""
 
     since: Annotated[str, Field(max_length=100)] | None = None
-    """The `version` of an earlier answer; if nothing is new, the answer has no curves."""
+    """The `version` of an earlier response; unless the run has logged something since, only the version is returned."""

@@ -33,7 +33,7 @@ from transduce.serving.studio.requests import (
     PassRequest,
     PatchRequest,
     RunRequest,
-    TranslateRequest,
+    StudioTranslateRequest,
 )
 from transduce.serving.studio.studio import Studio
 
@@ -71,7 +71,7 @@ def _pass_routes(studio: Studio, service: Service) -> list[Route]:
         The answer is a stream of events: `segments`, then `piece` and `pass` for each sentence, and `done` or `error`.
         A language model continues a prompt, a text encoder predicts.
         """
-        asked = parse(TranslateRequest, await read_json(request, limits), limits)
+        asked = parse(StudioTranslateRequest, await read_json(request, limits), limits)
         backend = studio.backend(asked.model)
         job = record_job(asked, backend, limits)
         pieces = await stream_job(request, service, backend, job)
@@ -94,16 +94,16 @@ def _pass_routes(studio: Studio, service: Service) -> list[Route]:
         The header X-Shape has the three sizes.
         """
         given = request.path_params
-        recorded = studio.passes.find(given["id"])
         asked = parse(AttentionRequest, {"kind": given["kind"], "layer": given["layer"]}, limits)
+        recorded = studio.passes.find(given["id"])
         array = await studio.layer(request, recorded, asked)
         headers = {"X-Shape": ",".join(map(str, array.shape))}
         return Response(array.data, media_type="application/octet-stream", headers=headers)
 
     async def continue_pass(request: Request) -> Response:
         """Translate again, beginning with given tokens: the best hypotheses, and the pass of the best."""
-        recorded = studio.passes.find(request.path_params["id"])
         asked = parse(ContinueRequest, await read_json(request, limits), limits)
+        recorded = studio.passes.find(request.path_params["id"])
         found = await studio.inspect(request, recorded, recorded.inspect("continue", asked.model_dump()))
         job = recorded.job.but(prefix=None, prefix_tokens=asked.tokens)
         return JSONResponse({"hypotheses": found["hypotheses"], "pass": studio.derive(recorded, job, found["pass"])})
@@ -141,7 +141,7 @@ def _run_routes(studio: Studio) -> list[Route]:
     async def run(request: Request) -> Response:
         """Return the training curves and samples of a run.
 
-        With `since`, the `version` of an earlier answer, there are none unless the run has written something.
+        With `since`, the `version` of an earlier response, there are none unless the run has logged something new.
         """
         asked = parse(RunRequest, dict(request.query_params), studio.limits)
         return JSONResponse(await run_in_threadpool(studio.runs.report, request.path_params["index"], asked.since))
@@ -166,8 +166,8 @@ def _run_routes(studio: Studio) -> list[Route]:
 
 def _view_route(studio: Studio, view: View, config: type[Config]) -> Route:
     async def endpoint(request: Request) -> Response:
-        recorded = studio.passes.find(request.path_params["id"])
         asked = parse(config, await read_json(request, studio.limits), studio.limits)
+        recorded = studio.passes.find(request.path_params["id"])
         job = recorded.inspect(view, asked.model_dump(mode="json", exclude_none=True))
         return JSONResponse(await studio.inspect(request, recorded, job))
 
@@ -198,14 +198,14 @@ API = Api(
     error_body,
     operations={
         f"{BASE}/translate": Operation(
-            TranslateRequest, media_type="text/event-stream", example={"model": 0, "text": "Ein Hund läuft."}
+            StudioTranslateRequest, media_type="text/event-stream", example={"model": 0, "text": "Ein Hund läuft."}
         ),
         f"{BASE}/passes": Operation(PassRequest, example={"model": 0, "text": "Ein Hund läuft."}),
         f"{BASE}/passes/{{id}}/attention/{{kind}}/{{layer:int}}": Operation(media_type="application/octet-stream"),
         f"{BASE}/passes/{{id}}/continue": Operation(ContinueRequest),
-        f"{BASE}/head-summary": Operation(HeadSummaryRequest, example={"model": 0}),
+        f"{BASE}/head-summary": Operation(HeadSummaryRequest, example={"model": 0, "texts": ["Ein Hund läuft."]}),
         f"{BASE}/runs/{{index:int}}": Operation(RunRequest),
-        **{f"{BASE}/passes/{{id}}/{view}": Operation(config, example={}) for view, config in VIEWS.items()},
+        **{f"{BASE}/passes/{{id}}/{view}": Operation(config) for view, config in VIEWS.items()},
     },
 )
 PAGE = Api(

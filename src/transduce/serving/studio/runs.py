@@ -137,17 +137,17 @@ class Runs:
         return update
 
     def examples(self, name: str) -> list[str]:
-        """Texts of a model's validation data, or the sentences of the demo."""
+        """Texts of a model's validation data; the sentences of the demo come first."""
         run = self._of_model.get(name)
         if run is None:
             return []
-        if self._demo_scores(name) is not None:
-            return [*DEMO_SENTENCES]
+        first = DEMO_SENTENCES if self._demo_scores(name) is not None else ()
         with self._lock:
             record = run.record()
         checks: Sequence[Any] = () if record is None else record.checks
         samples = next((check.samples for check in reversed(checks) if check.samples), ())
-        return list(dict.fromkeys(sample.source for sample in samples if sample.source.strip()))[:MAX_EXAMPLES]
+        sources = (sample.source for sample in samples if sample.source.strip())
+        return list(dict.fromkeys([*first, *sources]))[:MAX_EXAMPLES]
 
     def demo(self) -> tuple[str, Table] | None:
         """The model of the pronoun demo, if one is served, and its scores."""
