@@ -103,9 +103,17 @@ def join_translations(
     return list(joined)
 
 
+_BREAKS = dict.fromkeys(map(ord, "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"), " ")
+"""Line feed, carriage return, vertical tab, form feed, file to record separator, next line, line and paragraph
+separator."""
+
+
 def one_line(text: str) -> str:
-    """Return a translation as one line of a file: a model of bytes may write a line break, which becomes a space."""
-    return text.replace("\r", " ").replace("\n", " ")
+    """Return a translation as one line of a file: a model of bytes may write a line break, which becomes a space.
+
+    So does every other character at which some program ends a line (`str.splitlines`, editors, JavaScript).
+    """
+    return text if text.isascii() and text.isprintable() else text.translate(_BREAKS)
 
 
 def _words_before(text: str) -> int:
