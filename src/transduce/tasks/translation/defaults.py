@@ -174,5 +174,6 @@ def _model(pairs: int, tokens_per_pair: float, reasons: list[str]) -> tuple[Tabl
         "patience": 10,
         "keep_last": 5,
         "average_checkpoints": 5,
+        "tune_search": True,
     }
     return model, training
