@@ -82,6 +82,9 @@ bench-serve: .venv/.developer ## The server against servers without a scheduler,
 bench-train: .venv/.developer ## Training speed and memory against torch.nn and Hugging Face (minutes)
 	@$(BIN)/python bench/train.py
 
+bench-defaults: .venv/.developer ## What the defaults give on public corpora of many kinds, from files alone; DEFAULTS="--tasks scan --quick" for less (a day; resumes)
+	@$(BIN)/python bench/defaults.py $(DEFAULTS)
+
 bench-fine-tuning: .venv/.developer ## Fine-tuning against training from random initialisation, on Multi30k (twenty minutes)
 	@$(BIN)/python bench/fine_tuning.py
 

@@ -262,6 +262,8 @@ def _lay_over(defaults: Defaults, given: Table, where: str) -> tuple[Table, list
     if {*KINDS, "folder"} & tokenizer.keys():
         chosen = {**chosen, "tokenizer": {}}
     chosen = {**chosen, "training": _compatible(chosen["training"], given.get("training", {}))}
+    if given.get("search"):
+        chosen["training"].pop("tune_search", None)
     changed = [
         f"{table}.{name} = {brief(value)}"
         for table, settings in chosen.items()

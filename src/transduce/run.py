@@ -259,8 +259,13 @@ def _shown(value: Any) -> str:
 def _save_model(trainer: Trainer, recipe: Recipe, folder: Path, reporter: Reporter) -> None:
     """Save the model folder, with its card."""
     updates, final = put_final_weights(trainer, reporter)
-    corpus, task = trainer.prepared, recipe.task
-    notes = task.notes(recipe.search, corpus)
+    corpus, task, search = trainer.prepared, recipe.task, recipe.search
+    if recipe.training.tune_search:
+        tuned = task.tune_search(search, corpus, recipe.training, trainer.train_step.workers)
+        if tuned is not None:
+            search, why = tuned
+            reporter.warn(why)
+    notes = task.notes(search, corpus)
     contents = ModelFolder(trainer.model, recipe.model, corpus.source_tokenizer, corpus.target_tokenizer, notes)
     text, before = task.card(contents, corpus), trainer.progress.before
     card = model_card(contents, text, corpus, recipe.training, updates, final, trainer.fingerprint, before)

@@ -100,6 +100,8 @@ def test_the_page_on_inspection_runs(
     assert found["tree"].hypotheses[0].text == "d c b a" and found["other"].changed.text == "d c c a"
     assert found["lens"].ranks[-1].tolist() == [1] * 5
     assert found["why"].token == "c"
+    for name in ("off", "lens", "why", "heads"):
+        assert (tmp_path / f"{name}.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
 def test_two_models_are_compared(tmp_path: Path) -> None:

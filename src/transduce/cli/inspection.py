@@ -98,10 +98,28 @@ def _(record: RegionAttention) -> list[str]:
 
 
 def _translation(maps: AttentionMaps) -> list[str]:
-    """The tokens produced with their alternatives, and the word alignment."""
+    """The tokens produced with their alternatives, and the alignment: of words, or of pieces if the source is one word.
+
+    A word that is spelled in characters would otherwise be aligned with itself, for every phoneme again.
+    """
     words = (maps.source.split(), maps.translation.split())
+    if len(words[0]) == 1 and len(maps.source_pieces) > 2 and "cross" in maps.maps:
+        return [*_alternatives(maps.steps), *_piece_links(maps)]
     links = [f"  {words[1][target]} ← {words[0][source]}" for source, target in _links(maps)]
     return [*_alternatives(maps.steps), *links]
+
+
+def _piece_links(maps: AttentionMaps) -> list[str]:
+    """The source piece that each piece attends to most, by the mean of all heads; without the end tokens."""
+    produced, read = maps.rows("cross")[:-1], maps.columns("cross")[:-1]
+    weights = maps.mean("cross")[: len(produced), : len(read)]
+    width = max(map(len, produced), default=0)
+    return [
+        f"  {piece:<{width}} ← {read[place]} (character {place + 1} of {len(read)})"
+        if all(len(one) == 1 for one in read)
+        else f"  {piece:<{width}} ← {read[place]}"
+        for piece, place in zip(produced, weights.argmax(axis=1).tolist(), strict=True)
+    ]
 
 
 def _prompt(maps: AttentionMaps) -> list[str]:

@@ -111,6 +111,50 @@ class _Generation:
         self.ended = found.ended
 
 
+STREAM_WINDOW, STREAM_CONTEXT = 64, 24
+"""Tokens that are decoded again with each new one, and how many of them are kept as context when the window moves."""
+
+
+class _StreamedText:
+    """The text of a growing list of tokens, decoded in a window that moves along: linear time in all.
+
+    A decoder may change the text of earlier tokens (a space, half a character), so a window moves only where its text
+    is the same with and without the tokens before it.
+    """
+
+    def __init__(self, decode: Callable[[Sequence[int]], str], prompt: Sequence[int]) -> None:
+        self._decode, self._prompt = decode, list(prompt)
+        self._before = ""
+        self._start, self._known = -len(prompt), 0
+        """The window's first token, and its first new one, counted from the end of the prompt."""
+        self._tries = STREAM_WINDOW
+
+    def decode(self, written: Sequence[int]) -> tuple[str, str]:
+        """Return the text of the tokens written so far: what is settled, and the rest."""
+        tail = self._tail(written, self._start, self._known)
+        if len(written) - self._known >= self._tries and not tail.endswith("\ufffd"):
+            known = len(written) - STREAM_CONTEXT
+            settled = self._tail(written[:known], self._start, self._known)
+            start = known - STREAM_CONTEXT
+            rest = self._tail(written, start, known)
+            if settled + rest == tail:
+                self._before, self._start, self._known, self._tries = (
+                    self._before + settled,
+                    start,
+                    known,
+                    STREAM_WINDOW,
+                )
+                return self._before, rest
+            self._tries += STREAM_WINDOW
+        return self._before, tail
+
+    def _tail(self, written: Sequence[int], start: int, known: int) -> str:
+        """The text after token `known`, decoded from token `start` on."""
+        context = [*self._prompt[len(self._prompt) + start :], *written[:known]] if start < 0 else written[start:known]
+        before, whole = self._decode(context), self._decode([*context, *written[known:]])
+        return whole[len(before) :] if whole.startswith(before) else self._decode(written[known:])
+
+
 class Generator(Inspectable):
     """Continues texts. Options of a call override those that the model was saved with."""
 
@@ -210,6 +254,7 @@ class Generator(Inspectable):
         """
         resolved, constraints = self._bounded(options or self.options()), constraints or self.constraints()
         one, yielded = self._begin(self._tokens(prompt), resolved), ""
+        streamed = _StreamedText(self.tokenizer.decode, one.prompt)
         while True:
             before = list(one.written)
             for tokens, found in self.engine.stream(one.request(0, resolved, constraints)):
@@ -219,7 +264,7 @@ class Generator(Inspectable):
                 else:
                     one.take(found)
                 is_last = found is not None and (not self._slides(resolved) or self._is_over(one, resolved))
-                text = self._certain(one, constraints, is_last)
+                text = self._certain(one, streamed, constraints, is_last)
                 if len(text) > len(yielded) and text.startswith(yielded):
                     yield text[len(yielded) :]
                     yielded = text
@@ -227,18 +272,21 @@ class Generator(Inspectable):
                     return self._continuation(one, resolved, constraints)
             self._slid(one)
 
-    def _certain(self, one: _Generation, constraints: TokenConstraints, is_last: bool) -> str:
+    def _certain(self, one: _Generation, streamed: _StreamedText, constraints: TokenConstraints, is_last: bool) -> str:
         """The text that cannot change any more: without half a character or the beginning of a stop string."""
         if is_last:
             return constraints.cut_at_stop(self._text(one.prompt, one.written))
-        count, pieces = len(one.written), self.tokenizer.pieces(one.written)
+        count = len(one.written)
         if self.tokenizer.kind in SPELLING:  # consecutive bytes decode together or not at all
-            while count and pieces[count - 1].startswith("<0x"):
+            while count and self.tokenizer.pieces([one.written[count - 1]])[0].startswith("<0x"):
                 count -= 1
-        text = self._text(one.prompt, one.written[:count]).rstrip("\ufffd")
-        text = text[: max(0, len(text) - constraints.max_stop_prefix)]
-        text = text.rpartition(" ")[0] if self.tokenizer.kind == "wordpiece" else text
-        return constraints.cut_at_stop(text)
+        before, tail = streamed.decode(one.written[:count])
+        tail = tail.rstrip("\ufffd")
+        tail = tail[: max(0, len(tail) - constraints.max_stop_prefix)]
+        tail = tail.rpartition(" ")[0] if self.tokenizer.kind == "wordpiece" else tail
+        overlap = len(before) - constraints.max_stop_prefix  # a stop string may begin before the tail
+        kept, read = (before[:overlap], before[overlap:]) if 0 < overlap < len(before) else (before, "")
+        return kept + constraints.cut_at_stop(read + tail)
 
     def score_text(self, pieces: Iterable[DocumentPart], stride: int | None = None) -> TextScore:
         """Score a text of any length: every token once, given the tokens before it.

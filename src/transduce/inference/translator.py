@@ -214,27 +214,20 @@ class Translator(InspectableTranslator):
         Returns the white space before the first, and each of them with what follows unchanged: white space, and text
         of which the tokenizer leaves nothing.
         """
-        leading, found = "", list[SplitSentence]()
-
-        def copy(unchanged: str) -> None:
-            nonlocal leading
-            if found:
-                found[-1] = found[-1]._replace(space=found[-1].space + unchanged)
-            else:
-                leading += unchanged
-
+        found: list[tuple[str, list[str]]] = [("", [])]  # the first stands for what is before the first sentence
         for number, line in enumerate(text.split("\n")):
             body = line.strip()
             before, _, behind = line.partition(body) if body else (line, "", "")
-            copy("\n" * (number > 0) + before)
+            found[-1][1].append("\n" * (number > 0) + before)
             for sentence in self._sentences(body, split, [], NO_PREFIX) if body else ():
                 (parts,) = self._segmenter.segments([sentence])
                 for part in parts:
-                    copy(part.joiner)
-                    found.append(SplitSentence(part.text, ""))
-                copy(sentence.space if parts else sentence.text + sentence.space)
-            copy(behind)
-        return leading, found
+                    found[-1][1].append(part.joiner)
+                    found.append((part.text, []))
+                found[-1][1].append(sentence.space if parts else sentence.text + sentence.space)
+            found[-1][1].append(behind)
+        (_, leading), *sentences = found
+        return "".join(leading), [SplitSentence(sentence, "".join(space)) for sentence, space in sentences]
 
     def _stream_segment(
         self, segment: Segment, options: SearchOptions, constraints: TokenConstraints

@@ -11,7 +11,6 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -42,13 +41,6 @@ def framed(page: str, title: str) -> str:
         f'<iframe title="{html.escape(title)}" sandbox="allow-scripts" srcdoc="{html.escape(page)}" '
         'style="width:100%;height:46rem;border:1px solid #8884;border-radius:6px"></iframe>'
     )
-
-
-def assemble(template: str, styles: Sequence[str], scripts: Sequence[str], content: dict[str, Any]) -> str:
-    """Fill a template with its styles, its scripts (all files of `page/`) and its content; return the page."""
-    style, script = "".join(map(asset, styles)), "".join(map(asset, scripts))
-    parts = {"policy": _policy(style, script), "style": style, "script": script, "data": as_json(content)}
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], asset(template))
 
 
 def _policy(style: str, script: str) -> str:

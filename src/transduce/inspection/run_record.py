@@ -16,7 +16,7 @@ from typing import NamedTuple
 from transduce.config import Table, read_toml
 from transduce.errors import MissingInput, ModelFolderError
 from transduce.storage.atomic import read_json
-from transduce.storage.layout import DATA, JOURNAL, RECIPE, REPORT, TIMING
+from transduce.storage.layout import DATA, JOURNAL, MODEL, RECIPE, REPORT, TIMING
 
 LARGEST, LONGEST = 1e300, 1e12
 """Limits of a value and of seconds; beyond them nothing is drawn, below them sums stay finite."""
@@ -192,9 +192,12 @@ def read_run(folder: Path) -> RunRecord:
     if not (folder / JOURNAL).exists():
         raise ModelFolderError(f"{folder}: is not a run (no {JOURNAL}); give a folder created by `transduce train`")
     lines = _without_rolled_back(read_lines(folder / JOURNAL))
+    timing, recipe, report = folder / TIMING, folder / RECIPE, folder / DATA / REPORT
+    times = read_times(read_lines(timing) if timing.exists() else [])
+    if not lines and (times.ended or (folder / MODEL).exists()):
+        raise ModelFolderError(f"{folder / JOURNAL}: is empty, but the run has ended; restore it from a copy")
     known = {"began", "update", "validation", "skipped", "final"}
     began, final = _last("began", lines), _last("final", lines)
-    timing, recipe, report = folder / TIMING, folder / RECIPE, folder / DATA / REPORT
     return RunRecord(
         folder=folder,
         began={} if began is None else began.values,
@@ -203,7 +206,7 @@ def read_run(folder: Path) -> RunRecord:
         skipped=tuple(_note(line) for line in lines if line.event == "skipped"),
         notes=tuple(_note(line) for line in lines if line.event not in known),
         final=None if final is None else final.values,
-        times=read_times(read_lines(timing) if timing.exists() else []),
+        times=times,
         recipe=read_toml(recipe) if recipe.exists() else None,
         data=read_json(report) if report.exists() else None,
     )
@@ -216,7 +219,10 @@ def read_lines(path: Path) -> list[Line]:
     except OSError as error:
         raise MissingInput(f"{path}: cannot be read ({error.strerror}); check its permissions") from None
     lines = []
-    for at, text in enumerate(content.split(b"\n")[:-1], start=1):
+    *complete, rest = content.split(b"\n")
+    if not complete and rest and not rest.startswith(b'{"event"'):  # which would be a line half written
+        raise Line(path, 1, {}).damage("is not JSON")
+    for at, text in enumerate(complete, start=1):
         try:
             values = json.loads(text.decode("utf-8"))
         except (ValueError, RecursionError):

@@ -213,8 +213,8 @@ def summary(run: RunRecord) -> dict[str, Values]:
     began = {words(name): _cut(text(value), MOST_SHOWN) for name, value in run.began.items() if name != "event"}
     return {
         "Progress": state(run),
-        "Best validation": {words(name): count(value) for name, value in worth.items()},
-        "Final model": {words(name): count(value) for name, value in final.items()},
+        "Best validation": {words(name): measure(name, value) for name, value in worth.items()},
+        "Final model": {words(name): measure(name, value) for name, value in final.items()},
         "Machine": {**_times(run.times), **began},
     }
 
@@ -255,7 +255,7 @@ def check_table(run: RunRecord) -> dict[str, Any]:
     rows = [
         [
             f"{check.update:,}",
-            *(_number(check.measures.get(name)) for name in names),
+            *(measure(name, check.measures.get(name)) for name in names),
             "best so far" if check.best else "",
         ]
         for check in spread(run.checks, MOST_ROWS)
@@ -316,6 +316,19 @@ def text(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return _BRIEF.repr(value)
+
+
+NOT_RATES = {"loss", "perplexity", "bits_per_byte", "bleu", "chrf"}
+"""Scores that are not shares of something; all others are percentages, as in the terminal."""
+
+
+def measure(name: str, value: Any) -> str:
+    """Format a score by its name: a rate as a percentage; updates as a list."""
+    if isinstance(value, float) and name.removeprefix("extra_") not in NOT_RATES:
+        return f"{100 * value:.2f} %"
+    if isinstance(value, list):
+        return ", ".join(map(count, value))
+    return count(value)
 
 
 def count(value: Any) -> str:

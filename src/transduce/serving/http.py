@@ -49,6 +49,8 @@ class Operation:
     """A request for the documentation."""
     media_type: str = "application/json"
     """Of the answer."""
+    other_types: tuple[str, ...] = ()
+    """Further types that the answer may have."""
 
 
 @dataclass(frozen=True)
@@ -181,10 +183,11 @@ def check_texts(texts: Sequence[str], limits: Limits, parameter: str) -> None:
         )
 
 
-def parse(config: type[ConfigT], table: Table, limits: Limits) -> ConfigT:
+def parse(config: type[ConfigT], table: Table, limits: Limits, entries: int | None = None) -> ConfigT:
     """Validate parameters; raises RequestError (422) with the parameter's name. Unknown parameters are rejected.
 
-    Validators of the config find the limits in their context (`info.context`).
+    Validators of the config find the limits in their context (`info.context`). `entries` is what a list may have,
+    where that is more than texts or terms.
     """
     known = {name for field_name, info in config.model_fields.items() for name in (info.alias or field_name,)}
     unknown = next((name for name in table if name not in known), None)
@@ -192,7 +195,7 @@ def parse(config: type[ConfigT], table: Table, limits: Limits) -> ConfigT:
         name = brief(unknown)
         raise RequestError(422, f"unknown parameter {name}{suggestion(unknown[:80], known)}", unknown[:80])
     for name, value in table.items():
-        _check_size(name, value, max(limits.max_texts, limits.max_terms))
+        _check_size(name, value, entries or max(limits.max_texts, limits.max_terms))
     try:
         return config.model_validate(table, context=limits)
     except pydantic.ValidationError as error:

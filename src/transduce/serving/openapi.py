@@ -100,7 +100,7 @@ def _request_body(described: Operation) -> Table:
 
 def _responses(api: Api, described: Operation, path: str, with_keys: bool) -> Table:
     schema: Table = {} if described.response is None else {"schema": {"$ref": _ref(described.response)}}
-    content: Table = {described.media_type: schema}
+    content: Table = {described.media_type: schema, **{kind: {} for kind in described.other_types}}
     if described.stream:
         content[EVENTS] = {}  # OpenAPI 3.1 has no schema for events
     responses: Table = {"200": {"description": "The response.", "content": content}}
@@ -111,7 +111,7 @@ def _responses(api: Api, described: Operation, path: str, with_keys: bool) -> Ta
         errors.update(ERRORS)
         _add(errors, api.invalid, "A parameter is invalid, or would be ignored.")
     if "{" in path or _names_model(described):
-        errors[404] = "There is no such model."
+        errors[404] = "There is no such model, pass, run or file."
     if with_keys and path not in OPEN_ROUTES:
         _add(errors, api.unauthorized, "The key is missing or wrong.")
     for status, meaning in sorted(errors.items()):

@@ -7,6 +7,7 @@ import errno
 import os
 import shutil
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,6 +35,20 @@ def storage_errors(path: Path) -> Iterator[None]:
             left = f", {_free_bytes(path):,} bytes free" if error.errno == errno.ENOSPC else ""
             raise StorageError(f"{path}: writing failed ({error.strerror}{left}); free some space and retry") from None
         raise CannotCreate(f"{path}: cannot be written ({error.strerror or error}); choose another path") from None
+
+
+@contextlib.contextmanager
+def temporary_storage_errors() -> Iterator[None]:
+    """Turn an `OSError` while writing temporary files into an error that names their folder, not the output."""
+    try:
+        folder = Path(tempfile.gettempdir())  # tries to write there, and in other folders if TMPDIR is full
+    except FileNotFoundError:
+        raise StorageError("no folder for temporary files can be written to; set TMPDIR to one with space") from None
+    try:
+        with storage_errors(folder):
+            yield
+    except StorageError as error:
+        raise StorageError(f"{error}, or set TMPDIR to another folder") from None
 
 
 def _free_bytes(path: Path) -> int:

@@ -161,6 +161,10 @@ class TrainingConfig(Config):
     average_window: Literal["last", "best"] = "last"
     """Which checkpoints to average: the last ones, or the consecutive ones whose average validates best."""
 
+    tune_search: bool = False
+    """Choose length penalty, beam size and minimum length on validation pairs after training; the model folder has the
+    options that were best. Chosen where settings are chosen from the corpus, unless [search] is given."""
+
     @property
     def update_tokens(self) -> int | None:
         """Tokens per side of one update; None before `batch_tokens = "auto"` is resolved."""

@@ -240,6 +240,12 @@ class Task(ABC, Generic[DataT]):
         """Load the weights of an initial checkpoint into a model; return one line about it."""
         raise NotImplementedError
 
+    def tune_search(
+        self, search: SearchOptions, prepared: Prepared, config: TrainingConfig, workers: Workers
+    ) -> tuple[SearchOptions, str] | None:
+        """Choose search options on validation data for a trained model, and say why; None where there are none."""
+        return None
+
     # The model folder.
 
     @abstractmethod

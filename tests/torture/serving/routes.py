@@ -15,7 +15,7 @@ import jsonschema
 from tests.torture.serving.target import Answer, Client, Target
 
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
-PAGES = ("/docs", "/docs.css", "/docs.js", "/metrics")
+PAGES = ("/docs", "/docs.css", "/docs.js", "/metrics", "/", "/studio/page/{asset}")
 """Routes whose answers are no JSON."""
 BODIES: dict[str, dict[str, Any]] = {
     "/v1/translate": {"text": "ein Hund"},
@@ -28,6 +28,12 @@ BODIES: dict[str, dict[str, Any]] = {
     "/v2/translate": {"text": "ein Hund", "source_lang": "DE", "target_lang": "EN"},
     "/translate": {"q": "ein Hund", "source": "de", "target": "en"},
     "/detect": {"q": "ein Hund"},
+    "/studio/api/translate": {"model": 0, "text": "ein Hund"},
+    "/studio/api/passes": {"model": 0, "text": "ein Hund"},
+    "/studio/api/passes/{id}/neuron": {"kind": "cross", "layer": 1, "head": 1},
+    "/studio/api/passes/{id}/continue": {"tokens": [5]},
+    "/studio/api/passes/{id}/patch": {"other": "ein Hund"},
+    "/studio/api/head-summary": {"model": 0, "texts": ["ein Hund"]},
 }
 """The smallest request of each route with a required parameter; names and languages are those of the fake models."""
 
@@ -39,6 +45,8 @@ class Operation:
     method: str
     path: str
     described: dict[str, Any] = field(repr=False)
+    values: dict[str, str] = field(default_factory=dict, repr=False)
+    """Values of the path's parameters."""
 
     @property
     def kinds(self) -> list[str]:
@@ -52,6 +60,11 @@ class Operation:
         """The smallest request that is served."""
         return BODIES.get(self.path, {})
 
+    @property
+    def filled(self) -> str:
+        """The path with its parameters filled in."""
+        return re.sub(r"\{(\w+)\}", lambda match: self.values.get(match[1], "de-en"), self.path)
+
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
 
@@ -63,14 +76,18 @@ class Document:
         with Client(target) as client:
             self.table: dict[str, Any] = client.send("GET", "/openapi.json").json()
             names = [one["id"] for one in client.send("GET", "/v1/models").json()["data"]]
+            recorded = client.post("/studio/api/passes", {"model": 0, "text": "ein Hund"})
         self.models: list[str] = names
+        self.values = {"kind": "cross", "layer": "1", "index": "0", "asset": "base.css"}
+        if recorded.status == 200:
+            self.values["id"] = recorded.json()["id"]
         self._validators: dict[str, jsonschema.Draft202012Validator] = {}
 
     @cached_property
     def operations(self) -> list[Operation]:
         """All methods of all paths."""
         return [
-            Operation(method.upper(), path, described)
+            Operation(method.upper(), path, described, self.values)
             for path, methods in self.table["paths"].items()
             for method, described in methods.items()
         ]
@@ -124,14 +141,9 @@ class Document:
         return None if error is None else f"{operation}: {answer.status} is not as documented: {error.message[:200]}"
 
 
-def fill(path: str, value: str = "de-en") -> str:
-    """A path with its parameters filled in."""
-    return re.sub(r"\{\w+\}", value, path)
-
-
 def encode(operation: Operation, kind: str, fields: Any) -> tuple[str, bytes | None, list[tuple[str, str]]]:
     """The path, body and headers that send parameters in one of the kinds of an operation."""
-    path = fill(operation.path)
+    path = operation.filled
     if kind == "query":
         query = urlencode(fields)
         return f"{path}?{query}" if query else path, None, []

@@ -1,4 +1,4 @@
-"""R29: no path and no range gets a byte that is not of the documentation's three files."""
+"""R29: no path and no range gets a byte that is not of the documentation's three files or the studio's page."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ from tests.torture.serving.target import ROOT, Client, Target, percentile
 
 PAGES = {"/docs": "docs.html", "/docs.css": "docs.css", "/docs.js": "docs.js"}
 FOLDER = ROOT / "src" / "transduce" / "serving" / "page"
+STUDIO = ROOT / "src" / "transduce" / "inspection" / "page"
+STUDIO_PAGES = {
+    "/": "studio.html",
+    "/studio/page/base.css": "base.css",
+    "/studio/page/lib/element.js": "lib/element.js",
+}
 STARTS = (
     "",
     "/docs",
@@ -22,6 +28,10 @@ STARTS = (
     "/v1/models",
     "/openapi.json",
     "/docs%00",
+    "/studio/page",
+    "/studio/page/lib",
+    "/studio/api",
+    "/studio",
 )
 UP = (
     "..", "../", "%2e%2e", "%2e%2e%2f", "..%2f", "%252e%252e%252f", "..%5c", "..\\", "%c0%ae%c0%ae",
@@ -79,9 +89,10 @@ def test_no_path_leaves_the_documentation(size: int, target: Target, tally: Tall
 def test_the_pages_are_the_files_of_their_folder(target: Target) -> None:
     """Otherwise the tests here would pass against a server that serves nothing."""
     with Client(target) as client:
-        for path, name in PAGES.items():
+        for path, name in (PAGES | STUDIO_PAGES).items():
             answer = client.send("GET", path)
-            assert (answer.status, answer.body) == (200, (FOLDER / name).read_bytes())
+            folder = STUDIO if path.startswith("/studio") or path == "/" else FOLDER
+            assert (answer.status, answer.body) == (200, (folder / name).read_bytes())
             assert client.send("HEAD", path).body == b""
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -8,9 +10,11 @@ import torch
 import transduce
 from tests.unit.small_language_model import WINDOW, save_writer, writer
 from transduce.errors import SettingsError
-from transduce.inference.generator import Generator
+from transduce.inference.generator import Generator, _StreamedText
 from transduce.model_folder import ModelFolder
 from transduce.text.corpus import DocumentPart
+from transduce.text.tokenizer.tokenizer import TokenizerConfig
+from transduce.text.tokenizer.training import train_tokenizer
 
 
 def hasty() -> ModelFolder:
@@ -184,3 +188,25 @@ def test_load_gives_what_the_folder_is_for(tmp_path: Path) -> None:
         transduce.load(folder, folder)
     with pytest.raises(SettingsError, match="generate takes several prompts"):
         generator.generate("the")
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "character", "byte", "word", "wordpiece"])
+def test_streamed_text_is_decoded_in_a_window_and_equals_the_whole(kind: str) -> None:
+    text = ["the quick brown fox, isn't it? ä ö 東京 no"] * 3
+    tokenizer = train_tokenizer(kind, text, TokenizerConfig(vocab_size=300, min_frequency=1, kind="byte"))
+    draw, longest = random.Random(kind), 0
+    written = [draw.randrange(4, tokenizer.size) for _ in range(500)]
+    prompt = tokenizer.encode("the fox")
+
+    def decode(tokens: Sequence[int]) -> str:
+        nonlocal longest
+        longest = max(longest, len(tokens))
+        return tokenizer.decode(tokens)
+
+    streamed = _StreamedText(decode, prompt)
+    for count in range(1, len(written) + 1):
+        before, tail = streamed.decode(written[:count])
+        if count % 50 == 0 and not tail.endswith("\ufffd"):
+            whole = tokenizer.decode([*prompt, *written[:count]])
+            assert before + tail == whole[len(tokenizer.decode(prompt)) :]
+    assert longest < 300

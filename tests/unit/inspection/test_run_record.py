@@ -150,3 +150,11 @@ def test_samples_that_are_no_texts_are_damage(tmp_path: Path, samples: Any) -> N
 def test_times_that_are_none_are_damage(seconds: float | None) -> None:
     with pytest.raises(ModelFolderError, match=r"timing.jsonl:1: 'seconds' is not a time"):
         curves_of({"event": "update", "update": 1, "seconds": seconds})
+
+
+@pytest.mark.parametrize("content", [b"", b"\x89PNG\x00\xff binary"])
+def test_an_ended_run_with_an_empty_or_binary_journal_is_not_finished(tmp_path: Path, content: bytes) -> None:
+    folder = folder_of(tmp_path / "run", [], [moment(3, 1.0), {**moment(3, 2.0), "event": "ended"}])
+    (folder / "journal.jsonl").write_bytes(content)
+    with pytest.raises(ModelFolderError, match=r"journal\.jsonl"):
+        read_run(folder)

@@ -17,8 +17,9 @@ from tests.unit.inspection.run_example import SAMPLES, check, folder_of, moment,
 from tests.unit.inspection.test_page import Page
 from transduce.cli.main import run as run_command
 from transduce.errors import CannotCreate, ModelFolderError, SettingsError
+from transduce.evaluation.metrics import METRICS
 from transduce.inspection.run_record import read_run
-from transduce.inspection.run_report import content, labels, means, page, save_report, spread, thin
+from transduce.inspection.run_report import NOT_RATES, content, labels, means, page, save_report, spread, thin
 from transduce.storage.journal import Journal
 
 
@@ -114,7 +115,7 @@ def test_settings_data_and_events_are_shown(finished: Path) -> None:
     train = table(found["data"], "train")
     assert train["read"] == ["29,000"] and train["issues.duplicate.dropped"] == ["1,234"]
     assert found["runs"][0]["notes"] == {"rows": [["3", "skipped", "loss nan, norm inf"]], "earlier": 0}
-    assert found["runs"][0]["checks"]["rows"][1] == ["6", "1.25", "3.49", "0.75", "0.3", "best so far"]
+    assert found["runs"][0]["checks"]["rows"][1] == ["6", "1.25", "3.49", "75.00 %", "30.00 %", "best so far"]
 
 
 def test_an_event_that_nobody_foresaw_is_shown_all_the_same(tmp_path: Path) -> None:
@@ -213,7 +214,7 @@ def test_what_is_not_finite_is_left_out_of_curves_and_written_in_tables(tmp_path
     (run,) = shown(folder)["runs"]
     assert run["curves"]["gradient norm"] == [[3], [0.5]] and run["curves"]["loss"] == [[2], [5.5]]
     assert "validation loss" not in run["curves"] and "perplexity" not in run["curves"]
-    assert run["checks"]["rows"] == [["4", "inf", "", "0.75", "0.3", ""]]
+    assert run["checks"]["rows"] == [["4", "inf", "", "75.00 %", "30.00 %", ""]]
 
 
 def test_a_damaged_recipe_or_report_is_an_error(finished: Path) -> None:
@@ -280,3 +281,18 @@ def test_the_command_rejects_in_one_sentence(tmp_path: Path, capsys: pytest.Capt
     assert not output.exists()
     with pytest.raises(CannotCreate):
         save_report([read_run(run)], tmp_path / "nowhere" / "page.html")
+
+
+def test_scores_are_written_as_in_the_terminal(tmp_path: Path) -> None:
+    final = {"event": "final", "updates": [2200, 2400], "loss": 0.5, "bleu": 31.4, "word_error_rate": 0.47}
+    folder = folder_of(tmp_path / "run", [update(1), check(1, 0.5, best=True), final])
+    summary = shown(folder)["summary"]
+    assert table(summary, "Final model") == {
+        "updates": ["2,200, 2,400"],
+        "loss": ["0.5"],
+        "bleu": ["31.4"],
+        "word error rate": ["47.00 %"],
+    }
+    assert table(summary, "Best validation")["accuracy"] == ["75.00 %"]
+    for name, metric in METRICS.items():  # which this layer does not import
+        assert (name not in NOT_RATES) == metric.show(0.5).endswith("%")

@@ -93,7 +93,7 @@ def test_nothing_is_translated_where_nothing_is_wanted(prepared: Prepared) -> No
 def test_more_translations_than_there_are_pairs_are_all_of_them(prepared: Prepared) -> None:
     assert prepared.validation is not None
     config = TrainingConfig(**TABLES["training"]).but(decode_examples=1000)
-    assert len(GreedyTranslations(prepared, prepared.validation, config).decoded) == len(prepared.validation)
+    assert len(GreedyTranslations(prepared, prepared.validation, config).rows) == len(prepared.validation)
     validator(prepared, decode_examples=1000).validate(1)
 
 

@@ -16,6 +16,7 @@ from transduce.inference.search.active_request import ActiveRequest
 from transduce.inference.search.options import Hypothesis, Request, SearchOptions, StreamStep
 from transduce.inference.search.penalty import power
 from transduce.model_folder import ModelFolder
+from transduce.storage.filesystem import temporary_storage_errors
 from transduce.text.shortlist import Shortlist
 
 BATCH_SIZE = 32
@@ -132,10 +133,12 @@ class CTranslate2Engine:
     @contextlib.contextmanager
     def exported(self) -> Iterator[None]:
         """Keep the export while it is loaded several times, with different parallelism."""
-        with tempfile.TemporaryDirectory() as folder:
-            self._exported = Path(folder)
+        with contextlib.ExitStack() as stack:
+            with temporary_storage_errors():
+                folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+                write_files(self._contents, folder, self._quantization, self._shortlist)
+            self._exported = folder
             try:
-                write_files(self._contents, self._exported, self._quantization, self._shortlist)
                 yield
             finally:
                 self._exported = None

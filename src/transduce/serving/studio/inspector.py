@@ -35,6 +35,7 @@ from transduce.serving.caller import results_of
 from transduce.serving.job import InspectJob, RecordJob, Result
 from transduce.serving.process import MAX_LINE
 from transduce.serving.scheduler import Capacity
+from transduce.serving.studio.requests import MAX_TOKENS
 from transduce.serving.studio.runs import run_of
 from transduce.serving.window_scheduler import WindowScheduler
 from transduce.storage.checkpoints import SavedCheckpoints
@@ -42,8 +43,6 @@ from transduce.storage.checkpoints import SavedCheckpoints
 KINDS: tuple[Kind, ...] = ("encoder", "decoder", "cross", "causal")
 TOP = 8
 """Likeliest tokens of each step of a pass."""
-MAX_TOKENS = 1024
-"""Tokens of a recorded pass on each side: attention is quadratic in them."""
 CHECKPOINT_BYTES = 1 << 28
 """Weights of checkpoints that are kept in memory; the one in use is kept in any case."""
 

@@ -23,7 +23,9 @@ Kind = Literal["encoder", "decoder", "cross", "causal"]
 Stack = Literal["encoder", "decoder"]
 
 MAX_TOKENS = 1024
+"""Tokens of a recorded pass on each side: attention is quadratic in them."""
 MAX_PARTS = 1024
+"""Heads, layers, words or tokens that are changed at a time."""
 
 
 class RecordRequest(Config):

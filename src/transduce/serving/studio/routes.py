@@ -18,9 +18,10 @@ from transduce.serving.http import Api, Operation, RequestError, parse, run_job,
 from transduce.serving.job import View
 from transduce.serving.operations import error_body
 from transduce.serving.service import Service
-from transduce.serving.studio.assets import load_assets
+from transduce.serving.studio.assets import MEDIA_TYPES, load_assets
 from transduce.serving.studio.recording import events, record_job
 from transduce.serving.studio.requests import (
+    MAX_TOKENS,
     AttentionRequest,
     AttributionRequest,
     BeamTreeRequest,
@@ -79,7 +80,7 @@ def _pass_routes(studio: Studio, service: Service) -> list[Route]:
 
     async def passes(request: Request) -> Response:
         """Translate one sentence and record the pass."""
-        asked = parse(PassRequest, await read_json(request, limits), limits)
+        asked = parse(PassRequest, await read_json(request, limits), limits, MAX_TOKENS)
         backend = studio.backend(asked.model)
         update = None
         if asked.checkpoint is not None:
@@ -102,7 +103,7 @@ def _pass_routes(studio: Studio, service: Service) -> list[Route]:
 
     async def continue_pass(request: Request) -> Response:
         """Translate again, beginning with given tokens: the best hypotheses, and the pass of the best."""
-        asked = parse(ContinueRequest, await read_json(request, limits), limits)
+        asked = parse(ContinueRequest, await read_json(request, limits), limits, MAX_TOKENS)
         recorded = studio.passes.find(request.path_params["id"])
         found = await studio.inspect(request, recorded, recorded.inspect("continue", asked.model_dump()))
         job = recorded.job.but(prefix=None, prefix_tokens=asked.tokens)
@@ -166,7 +167,7 @@ def _run_routes(studio: Studio) -> list[Route]:
 
 def _view_route(studio: Studio, view: View, config: type[Config]) -> Route:
     async def endpoint(request: Request) -> Response:
-        asked = parse(config, await read_json(request, studio.limits), studio.limits)
+        asked = parse(config, await read_json(request, studio.limits), studio.limits, MAX_TOKENS)
         recorded = studio.passes.find(request.path_params["id"])
         job = recorded.inspect(view, asked.model_dump(mode="json", exclude_none=True))
         return JSONResponse(await studio.inspect(request, recorded, job))
@@ -212,5 +213,10 @@ PAGE = Api(
     "StudioPage",
     _page_routes,
     error_body,
-    operations={"/": Operation(media_type="text/html"), "/studio/page/{asset:path}": Operation(media_type="text/*")},
+    operations={
+        "/": Operation(media_type="text/html"),
+        "/studio/page/{asset:path}": Operation(
+            media_type=MEDIA_TYPES[".js"], other_types=(MEDIA_TYPES[".css"], MEDIA_TYPES[".svg"])
+        ),
+    },
 )

@@ -20,6 +20,7 @@ KINDS = {"kind", "source_kind", "target_kind"}
 """Settings of [tokenizer] that name the kind of token; where one is given, nothing is chosen there."""
 VERY_SMALL, SMALL, LARGE = 10_000, 50_000, 300_000
 """Pairs: up to SMALL a width of 128 learns as much per update as 256; from LARGE on there is little overfitting."""
+SUBWORDS = ("bpe", "unigram", "wordpiece")
 FEWEST_EPOCHS, MOST_EPOCHS = 10, 300
 FEW_TOKENS, MANY_TOKENS = 300_000, 10_000_000
 """Target tokens of small and large corpora for fine-tuning."""
@@ -34,7 +35,9 @@ def choose_settings(found: Survey, given: Table | None = None) -> Defaults:
     """Choose tokenizer, model and training for a corpus; `given` is the table [tokenizer] as written."""
     chosen = choose_tokenizer(found, given)
     tokenizer, reasons = chosen.tables["tokenizer"], chosen.reasons
-    model, training = _model(found.pairs, _tokens_per_pair(found, {**tokenizer, **(given or {})}), reasons)
+    tokens = {**tokenizer, **(given or {})}
+    symbols = (tokens.get("target_kind") or tokens.get("kind", "bpe")) not in SUBWORDS
+    model, training = _model(found.pairs, _tokens_per_pair(found, tokens), symbols, reasons)
     has_kind = bool(KINDS & (given or {}).keys())
     if not {**({"joint": True} if has_kind else tokenizer), **(given or {})}["joint"]:
         model["tied_embeddings"] = "target"
@@ -145,7 +148,8 @@ def choose_epochs(tokens_per_epoch: float, most_tokens: float) -> int:
     return int(float(f"{epochs:.2g}"))
 
 
-def _model(pairs: int, tokens_per_pair: float, reasons: list[str]) -> tuple[Table, Table]:
+def _model(pairs: int, tokens_per_pair: float, symbols: bool, reasons: list[str]) -> tuple[Table, Table]:
+    """`symbols`: the target is written in characters or symbols, whose corpora need more updates and fewer tokens."""
     if pairs < VERY_SMALL:
         model: Table = {"name": "transformer", "preset": "small", "num_layers": 3, "model_dim": 128, "ffn_dim": 512}
         rate, total, what = 5e-3, 20e6, "a very small corpus: 3 + 3 layers of width 128, pre-norm"
@@ -158,8 +162,8 @@ def _model(pairs: int, tokens_per_pair: float, reasons: list[str]) -> tuple[Tabl
     else:
         model = {"name": "transformer", "preset": "paper_base", "norm": "pre"}
         rate, total, what = 7e-4, 60e6, "a large corpus: the paper's base model, pre-norm"
-    epochs = choose_epochs(pairs * tokens_per_pair, total)
-    tokens = 1024 if pairs < VERY_SMALL else 4096
+    epochs = choose_epochs(pairs * tokens_per_pair, total / 2 if symbols else total)
+    tokens = 1024 if pairs < VERY_SMALL else 2048 if symbols and pairs < SMALL else 4096
     reasons.append(f"{what}, dropout {0.3 if pairs < LARGE else 0.1}")
     reasons.append(f"{epochs} epochs in batches of {tokens:,} tokens, Muon, a learning rate that ends at zero")
     training: dict[str, Any] = {
@@ -174,5 +178,6 @@ def _model(pairs: int, tokens_per_pair: float, reasons: list[str]) -> tuple[Tabl
         "patience": 10,
         "keep_last": 5,
         "average_checkpoints": 5,
+        "tune_search": True,
     }
     return model, training

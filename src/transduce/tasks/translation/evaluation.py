@@ -257,44 +257,24 @@ REPORTED = {
 """Metrics that are reported, by `training.metric`; any other is reported with exact match."""
 
 
-class GreedyTranslations:
-    """Translates the first pairs of a split and scores the translations."""
+class ValidationTranslations:
+    """Translates the first pairs of a split."""
 
-    def __init__(self, prepared: Prepared, split: PairStore, config: TrainingConfig) -> None:
-        self.split, self.metric = split, config.metric
+    def __init__(self, prepared: Prepared, split: PairStore, most: int) -> None:
+        self.split = split
         self.source, self.target = prepared.source_tokenizer, prepared.target_tokenizer
         tags = prepared.report.tags
         self.prefix_length = len(prepared.target_tokenizer.target_prefix) if tags is None else tags.lengths[1]
         """Tokens that every target begins with."""
-        self.decoded = range(min(len(split), config.decode_examples))
+        self.rows = range(min(len(split), most))
 
-    def __call__(self, workers: Workers) -> Predictions:
-        """Translate and score."""
-        if not self.decoded:
-            return Predictions()
-        translations = self._translate(workers)
-        texts = [self.split.text(row) for row in self.decoded]
-        references = [[target] for _, target in texts]
-        names = REPORTED.get(self.metric, (self.metric, "exact_match"))
-        scores = {name: METRICS[name].score(translations, references) for name in names}
-        samples = zip(texts[:NUM_SAMPLES], translations[:NUM_SAMPLES], strict=True)
-        return Predictions(
-            scores={name: score.value for name, score in scores.items()},
-            samples=tuple(Sample(source, reference, translation) for (source, reference), translation in samples),
-            signatures=tuple(str(score) for score in scores.values()),
-        )
-
-    def _prefix(self, row: int) -> list[int]:
-        prefix: list[int] = self.split.target(row)[: self.prefix_length].tolist()
-        return prefix
-
-    def _translate(self, workers: Workers) -> list[str]:
-        options = SearchOptions(method="greedy")
+    def translate(self, workers: Workers, options: SearchOptions) -> list[str]:
+        """Return the translations, in order."""
         requests = [
             Request(
                 row, self.split.source(row).tolist(), options, self.split.target(row)[: self.prefix_length].tolist()
             )
-            for row in self.decoded
+            for row in self.rows
         ]
         parts = -(-len(requests) // DECODED_TOGETHER)
 
@@ -306,3 +286,32 @@ class GreedyTranslations:
         for part, found in enumerate(workers.each(translate, parts)):
             translations[part::parts] = found
         return translations
+
+    def score(self, workers: Workers, options: SearchOptions, metric: str) -> float:
+        """Translate and return the score."""
+        references = [[self.split.text(row)[1]] for row in self.rows]
+        return METRICS[metric].score(self.translate(workers, options), references).value
+
+
+class GreedyTranslations(ValidationTranslations):
+    """Translates greedily and scores the translations, at every validation."""
+
+    def __init__(self, prepared: Prepared, split: PairStore, config: TrainingConfig) -> None:
+        super().__init__(prepared, split, config.decode_examples)
+        self.metric = config.metric
+
+    def __call__(self, workers: Workers) -> Predictions:
+        """Translate and score."""
+        if not self.rows:
+            return Predictions()
+        translations = self.translate(workers, SearchOptions(method="greedy"))
+        texts = [self.split.text(row) for row in self.rows]
+        references = [[target] for _, target in texts]
+        names = REPORTED.get(self.metric, (self.metric, "exact_match"))
+        scores = {name: METRICS[name].score(translations, references) for name in names}
+        samples = zip(texts[:NUM_SAMPLES], translations[:NUM_SAMPLES], strict=True)
+        return Predictions(
+            scores={name: score.value for name, score in scores.items()},
+            samples=tuple(Sample(source, reference, translation) for (source, reference), translation in samples),
+            signatures=tuple(str(score) for score in scores.values()),
+        )

@@ -20,6 +20,7 @@ from transduce.data.settings import PlainTextConfig
 from transduce.data.store import PairStore
 from transduce.errors import DataError, MissingInput
 from transduce.model_folder import load_model
+from transduce.storage.filesystem import temporary_storage_errors
 from transduce.storage.layout import DATA, SHORTLIST
 from transduce.tasks.catalog import load_prepared
 from transduce.text.corpus import CorpusFiles, Pair, read_pairs
@@ -219,8 +220,10 @@ def _pairs(
     validation = None if prepared is None else prepared.validation
     held = Rows(*validation.pairs) if isinstance(validation, PairStore) else None
     if corpus is not None:
-        with tempfile.TemporaryDirectory() as folder:
-            used, kept = tokenise(read_pairs(corpus), *tokenizers, Path(folder), hold_out=held is None)
+        with contextlib.ExitStack() as stack:
+            with temporary_storage_errors():
+                folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+                used, kept = tokenise(read_pairs(corpus), *tokenizers, folder, hold_out=held is None)
             yield used, held or kept
     elif prepared is not None:
         yield Rows(*prepared.train_as(PairStore).pairs), held

@@ -32,6 +32,7 @@ from transduce.tasks.translation.defaults import (
 )
 from transduce.tasks.translation.evaluation import GreedyTranslations
 from transduce.tasks.translation.preparation import PairPreparation
+from transduce.tasks.translation.search_tuning import tune_search
 from transduce.tasks.translation.span_corruption import Corruption, largest_corrupted
 from transduce.tasks.translation.survey import Survey, survey
 from transduce.text.tokenizer.bpe_dropout import BpeDropout
@@ -158,6 +159,12 @@ class TranslationTask(TransducerTask[TranslationConfig]):
     def validator(self, prepared: Prepared, split: Any, config: TrainingConfig, workers: Workers) -> Validator:
         predict = GreedyTranslations(prepared, split, config)
         return Validator(split, partial(self.collate, prepared), self.loss, config, workers, predict)
+
+    def tune_search(
+        self, search: SearchOptions, prepared: Prepared, config: TrainingConfig, workers: Workers
+    ) -> tuple[SearchOptions, str] | None:
+        found = tune_search(search, prepared, config, workers, workers.models[0].width)
+        return None if found is None else (found.options, str(found))
 
     def notes(self, search: SearchOptions, prepared: Prepared) -> Table:
         notes = {

@@ -76,7 +76,7 @@ def read_html(document: DocumentText, options: DocumentOptions) -> Iterator[Docu
             found = InlineText(_tokens(unit), ESCAPES, f"{document.name}:{line}")
             line += raw.count("\n")
             unit = []
-            if any(map(str.isalnum, found.text)):
+            if found.has_words:
                 yield _segment("".join(kept), raw, found)
                 kept = []
             else:

@@ -57,7 +57,7 @@ class InlineText:
         No line break is put before a text that matches `not_first`; a space is put into `never`, which cannot be
         escaped.
         """
-        self._not_first, self._never = not_first, never
+        self._never = never
         every = _split_spaces(list(tokens))
         pairs = _pairs(every)
         begin, end = _inner(every, pairs)
@@ -70,12 +70,16 @@ class InlineText:
         self._escapes = escapes
         self._spellings = _spellings(tokens, escapes)
         content = "".join(" " if token.kind == "gap" else token.text for token in tokens)
-        self._letter = next(
-            letter for letter in _letters() if f"<{letter}" not in content and f"</{letter}" not in content
-        )
+        self._letter = next(letter for letter in _letters() if _tag_pattern(letter).search(content) is None)
+        self._tag = _tag_pattern(self._letter)
         self._names, self._pairs = self._numbered({place - begin: other - begin for place, other in pairs.items()})
         self._places = list(accumulate((len(_shown(token)) for token in tokens), initial=0))
         """Offset of each token in the text without codes."""
+        starts = [place + 1 for place, token in zip(self._places, tokens, strict=False) if token.kind == "gap"]
+        given = not_first is not None and any(not_first.match(content, place) for place in starts)
+        self._not_first = None if given else not_first
+        self.has_words = any(map(str.isalnum, content))
+        """Whether there is a letter or a digit to translate."""
         names = iter(self._names)
         shown = (next(names) if token.kind == "code" else _shown(token) for token in tokens)
         self.text = normalise("".join(shown), where)
@@ -111,14 +115,15 @@ class InlineText:
         pairs = {
             number[place]: number[other] for place, other in partner.items() if place in number and other in number
         }
+        letter = self._letter
         names = []
         for code in range(len(self._codes)):
             if code not in pairs:
-                names.append(f"<{self._letter}{code + 1}/>")
+                names.append(f"<{letter}{code + 1}/>")
             elif pairs[code] > code:
-                names.append(f"<{self._letter}{code + 1}>")
+                names.append(f"<{letter}{code + 1}>")
             else:
-                names.append(f"</{self._letter}{pairs[code] + 1}>")
+                names.append(f"</{letter}{pairs[code] + 1}>")
         return names, pairs
 
     def _read(self, translation: str) -> tuple[list[str], list[int]]:
@@ -127,8 +132,8 @@ class InlineText:
             return [translation], []
         known = {name: code for code, name in enumerate(self._names)}
         texts, codes = [[""]], list[int]()
-        for number, piece in enumerate(re.split(rf"(</?{self._letter}\d+/?>)", translation)):
-            code = known.pop(piece, None)
+        for number, piece in enumerate(self._tag.split(translation)):
+            code = known.pop("".join(piece.split()).lower(), None) if number % 2 else None
             if code is not None:
                 codes.append(code)
                 texts.append([])
@@ -198,6 +203,12 @@ def _letters() -> Iterator[str]:
     while True:
         count += 1
         yield "g" * count + "x"
+
+
+@functools.lru_cache(maxsize=64)
+def _tag_pattern(letter: str) -> re.Pattern[str]:
+    """Return a pattern for the tags of codes; a model may write them with capitals or spaces."""
+    return re.compile(rf"(< ?/? ?{letter} ?\d+ ?/? ?>)", re.IGNORECASE)
 
 
 def _nearest(places: Sequence[int], wanted: float, after: int = -1) -> int:

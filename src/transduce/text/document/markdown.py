@@ -87,7 +87,7 @@ def _segment(block: _Text, labels: Collection[str], name: str) -> DocumentSegmen
     text = InlineText(tokens, ESCAPES, f"{name}:{block.number}", BLOCK_START)
     rest = iter(block.breaks)
     original = block.before + re.sub("\n", lambda _: next(rest), block.content) + block.after
-    if not any(map(str.isalnum, text.text)):
+    if not text.has_words:
         return unchanged(original)
     is_start = BLOCK_START.match(text.text) is not None
 

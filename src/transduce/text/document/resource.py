@@ -19,7 +19,7 @@ from transduce.text.document.xml_document import Tag, XmlDocument
 # Android: <string>, and <item> of <plurals> and <string-array>, unless translatable="false".
 
 _ANDROID_ESCAPES = {**ESCAPES, "'": "\\'", '"': '\\"', "\\": "\\\\"}
-_ANDROID_TOKEN = re.compile(r"\\u[0-9a-fA-F]{4}|\\.|[^\\]++", re.DOTALL)
+_ANDROID_TOKEN = re.compile(r"\\u[0-9a-fA-F]{4}|\\.|[^\\]++|\\", re.DOTALL)
 
 
 def read_android(document: DocumentText, options: DocumentOptions) -> Iterator[DocumentSegment]:
@@ -65,6 +65,8 @@ def _android_tokens(raw: str) -> Iterator[Token]:
         for piece in _ANDROID_TOKEN.findall(token.raw):
             if not piece.startswith("\\"):
                 yield plain(piece)
+            elif piece == "\\":
+                yield Token("code", piece)
             elif piece[1] in "'\"\\@?":
                 yield Token("text", piece, piece[1])
             elif piece[1] == "u" and len(piece) == 6 and not 0xD800 <= int(piece[2:], 16) < 0xE000:
@@ -74,7 +76,7 @@ def _android_tokens(raw: str) -> Iterator[Token]:
 
 
 def _spliced(before: str, raw: str, text: InlineText, after: str = "", is_ascii: bool = False) -> DocumentSegment:
-    if not any(map(str.isalnum, text.text)):
+    if not text.has_words:
         return unchanged(before + raw + after)
 
     def write(translations: Sequence[str]) -> str:
@@ -88,7 +90,7 @@ def _spliced(before: str, raw: str, text: InlineText, after: str = "", is_ascii:
 
 _KEY = re.compile(r"[ \t\f]*+(?:\\.|[^\\:=\s])++[ \t\f]*+[:=]?[ \t\f]*+")
 _COMMENT = re.compile(r"[ \t\f]*+(?:[#!]|$)")
-_PROPERTY_TOKEN = re.compile(r"\\u[0-9a-fA-F]{4}|\\\r?\n[ \t\f]*+|\\.|[^\\]++", re.DOTALL)
+_PROPERTY_TOKEN = re.compile(r"\\u[0-9a-fA-F]{4}|\\\r?\n[ \t\f]*+|\\.|[^\\]++|\\", re.DOTALL)
 _PROPERTY_ESCAPES = {"\\": "\\\\"}
 
 
@@ -138,9 +140,11 @@ def _property_tokens(raw: str) -> Iterator[Token]:
             yield plain(piece)
         elif "\n" in piece:
             yield Token("join", piece)
+        elif piece == "\\":
+            yield Token("code", piece)
         elif piece[1] == "u" and len(piece) == 6 and not 0xD800 <= int(piece[2:], 16) < 0xE000:
             yield Token("text", piece, chr(int(piece[2:], 16)))
-        elif piece[1] in "nrtfu" or piece == "\\":
+        elif piece[1] in "nrtfu":
             yield Token("code", piece)
         else:
             yield Token("text", piece, piece[1])
@@ -151,7 +155,7 @@ def _property_tokens(raw: str) -> Iterator[Token]:
 _STRING = r'"(?:[^"\\]++|\\.)*+"'
 _ENTRY = re.compile(rf"(?:{_STRING}|[\w.-]++)\s*+=\s*+(?P<value>{_STRING})\s*+;", re.DOTALL)
 _SPACE = re.compile(r"\s++|/\*.*?\*/|//[^\n]*+", re.DOTALL)
-_STRING_TOKEN = re.compile(r"\\U[0-9a-fA-F]{4}|\\.|[^\\\n]++|\n", re.DOTALL)
+_STRING_TOKEN = re.compile(r"\\U[0-9a-fA-F]{4}|\\.|[^\\\r\n]++|\r?\n|\r", re.DOTALL)
 _STRING_ESCAPES = {'"': '\\"', "\\": "\\\\"}
 
 
@@ -180,7 +184,7 @@ def read_strings(document: DocumentText, options: DocumentOptions) -> Iterator[D
 
 
 def _string_token(raw: str) -> Token:
-    if raw == "\n":
+    if raw in ("\n", "\r\n", "\r"):
         return Token("gap", raw)
     if not raw.startswith("\\"):
         return plain(raw)

@@ -83,7 +83,7 @@ def _flushed(text: list[Line], read: Callable[[list[Line]], DocumentSegment]) ->
 def _cue(lines: Sequence[Line], escapes: dict[str, str], name: str) -> DocumentSegment:
     raw = "".join(line.raw for line in lines)
     found = InlineText(_tokens(raw, bool(escapes)), escapes, f"{name}:{lines[0].number}")
-    if not any(map(str.isalnum, found.text)):
+    if not found.has_words:
         return unchanged(raw)
     return DocumentSegment((found.text,), lambda translations: found.write(translations[0]), raw)
 

@@ -98,7 +98,7 @@ def read_tmx(document: DocumentText, options: DocumentOptions) -> Iterator[Docum
             continue
         assert source.segment is not None
         text = inline_text(memory.inner(source), f"{document.name}:{source.segment[0].line}")
-        if not any(map(str.isalnum, text.text)):
+        if not text.has_words:
             yield unchanged(memory.xml.take(end.end))
         else:
             yield _translated(memory, source, target, end, text, options.target_language)

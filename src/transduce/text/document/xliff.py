@@ -144,7 +144,7 @@ def read_xliff(document: DocumentText, options: DocumentOptions) -> Iterator[Doc
         target = "" if unit.target is None else found.inner(unit.target)
         done = target.strip() and unit.state not in UNTRANSLATED and not options.retranslate
         text = inline_text(found.inner(unit.source), f"{document.name}:{unit.source[0].line}")
-        if done or not unit.translatable or not any(map(str.isalnum, text.text)):
+        if done or not unit.translatable or not text.has_words:
             yield unchanged(found.xml.take(end.end))
         else:
             yield _translated(found, unit, end, text)

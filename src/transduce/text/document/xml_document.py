@@ -47,7 +47,9 @@ class XmlDocument:
     def __init__(self, document: DocumentText) -> None:
         self.name, self._document = document.name, document
         self._data, self._base, self.taken = bytearray(), 0, 0
-        self._depth, self._last, self._begun = 0, 0, 0
+        self._depth, self._last = 0, 0
+        self._begun: int | None = None
+        """Where a start tag begins, until anything follows it."""
         self._waiting: list[Tag] = []
         self._complete: deque[Tag] = deque()
         self._parser = parser = expat.ParserCreate("utf-8")
@@ -108,12 +110,15 @@ class XmlDocument:
         self._flush(place)
         if opens:
             self._begun = place
-        elif not self._data.startswith(b"</", place - self._base):  # an empty element
-            place = self._begun
+        elif self._begun is not None:  # nothing between the tags; an empty element has one tag
+            before = self._data[place - self._base - 2 : place - self._base]
+            place = self._begun if place == self._begun or before == b"/>" else place
+            self._begun = None
         local = {key if key == "xml:lang" else key.rpartition(":")[2]: value for key, value in attributes.items()}
         self._waiting.append(Tag(name.rpartition(":")[2], opens, local, place, self._parser.CurrentLineNumber))
 
     def _other(self, _: str) -> None:
+        self._begun = None
         self._flush(self._parser.CurrentByteIndex)
 
     def _flush(self, place: int) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from transduce.config import Table
 from transduce.errors import brief
+from transduce.text.tokenizer.feature import SEPARATORS, split_pattern
 from transduce.text.tokenizer.special import NAME
 
 COMPONENTS: dict[str, frozenset[str]] = {
@@ -257,7 +258,7 @@ OWN_COMPONENTS: dict[str, frozenset[str]] = {
     "post_processor": frozenset(),
     "decoder": frozenset(("Sequence", "ByteLevel", "Strip", "Replace", "WordPiece", "ByteFallback", "Fuse")),
 }
-OWN_PATTERNS = (WORDS, SPACES, SPELLED_WORD, ESCAPED_WORD)
+OWN_PATTERNS = (WORDS, SPACES, SPELLED_WORD, ESCAPED_WORD, *map(split_pattern, (" ", *SEPARATORS)))
 OWN_TEXTS = ("", " ", "\\", "##", "Isolated", "Removed")
 """What components insert, remove and do."""
 OWN_PARTS = 8

@@ -188,5 +188,11 @@ def test_a_model_without_blocks_gets_another_optimizer(tmp_path: Path) -> None:
     assert read_recipe(None, ["model.preset=conv_small"], base=base)[0].training.optimizer == "muon"
 
 
+def test_characters_are_trained_in_smaller_batches_and_for_fewer_tokens() -> None:
+    words, prose = (choose_settings(Survey(20_000, side, side)).tables["training"] for side in (WORD, TEXT))
+    assert (words["batch_tokens"], prose["batch_tokens"]) == (2048, 4096)
+    assert words["epochs"] == choose_epochs(20_000 * 8, 10e6) and prose["epochs"] == choose_epochs(20_000 * 16.25, 20e6)
+
+
 def test_a_small_corpus_is_seen_more_often_than_a_large_one() -> None:
     assert [choose_epochs(tokens, 20e6) for tokens in (1, 138_000, 520_000, 10**9)] == [300, 140, 38, 10]

@@ -31,14 +31,14 @@ import { insidePanel } from "./inside.js";
 import { runsPanel } from "./runs.js";
 import { tourPanel } from "./tour.js";
 
-// name: title, panel, whether the sentence bar is shown above it, the view a model must support
+// name: title, panel, whether the sentence bar is shown above it, the view (or one of the views) that a model must support
 const TABS = {
   start: { title: "Start", panel: startPanel, bar: false },
   translate: { title: "Translate", panel: translatePanel, bar: false },
   "beam-tree": { title: "Beam tree", panel: beamTreePanel, bar: true, needs: "beam-tree" },
   attention: { title: "Attention", panel: attentionPanel, bar: true, needs: "attention" },
   intervene: { title: "Intervene", panel: intervenePanel, bar: true, needs: "intervention" },
-  inside: { title: "Inside", panel: insidePanel, bar: true, needs: "lens" },
+  inside: { title: "Inside", panel: insidePanel, bar: true, needs: ["lens", "attribution", "head-summary"] },
   runs: { title: "Runs", panel: runsPanel, bar: false },
   paper: { title: "The paper", panel: tourPanel, bar: false },
 };
@@ -96,7 +96,7 @@ class App {
       const { needs } = TABS[link.dataset.tab];
       link.toggleAttribute("aria-current", false);
       if (link.dataset.tab === this.tab) link.setAttribute("aria-current", "page");
-      link.hidden = Boolean(needs) && !views.includes(needs) && link.dataset.tab !== this.tab;
+      link.hidden = Boolean(needs) && ![needs].flat().some((one) => views.includes(one)) && link.dataset.tab !== this.tab;
     }
   }
 

@@ -9,7 +9,7 @@ import { lensView } from "../views/lens.js";
 const PARTS = {
   lens: { title: "Layer by layer", needs: "lens", lacks: "The logit lens needs a stack of decoder layers, which this model does not have." },
   attribution: { title: "Why this word?", needs: "attribution", lacks: "Predictions of this model cannot be attributed: it writes no tokens one after the other." },
-  heads: { title: "What heads do", needs: "head-summary", lacks: "This model has no attention heads." },
+  heads: { title: "What heads do", needs: "head-summary", lacks: "Heads are measured where a model translates or writes, and has attention; maps of a text encoder are in the tab Attention." },
 };
 
 export function insidePanel(root, app) {
@@ -20,7 +20,7 @@ export function insidePanel(root, app) {
   const place = h("div", {});
   replace(root, h("div", { class: "controls" }, tabs), place);
 
-  function keep() { if (view) states[shown[0]] = view.state(); }
+  function keep() { if (view && shown) states[shown[0]] = view.state(); }
 
   function close(...content) {
     view?.destroy();
@@ -32,9 +32,15 @@ export function insidePanel(root, app) {
   const waiting = (text) => close(h("p", { class: "empty" }, text));
 
   async function update() {
-    for (const button of tabs.children) button.setAttribute("aria-pressed", button.dataset.part === part);
-    const { pass, model } = session, about = part === "heads" ? model : pass;
-    if (!model.views.includes(PARTS[part].needs)) { shown = null; return waiting(PARTS[part].lacks); }
+    const { pass, model } = session, has = (name) => model.views.includes(PARTS[name].needs);
+    if (!has(part)) part = Object.keys(PARTS).find(has) ?? part;
+    for (const button of tabs.children) {
+      button.setAttribute("aria-pressed", button.dataset.part === part);
+      button.disabled = !has(button.dataset.part);
+      button.title = button.disabled ? PARTS[button.dataset.part].lacks : "";
+    }
+    const about = part === "heads" ? model : pass;
+    if (!has(part)) { shown = null; return waiting(PARTS[part].lacks); }
     if (!about) { shown = null; return waiting(session.text.trim() ? "Recording …" : "Write a sentence above."); }
     if (shown && shown[0] === part && shown[1] === about) return;
     keep();

@@ -11,6 +11,7 @@ export function runsPanel(root, app) {
   const { api, session } = app;
   let runs = null, stages = null, view = null, report = null, reported = "", timer = null, wanted = null, text = null;
   let chosen = { run: null, other: null };
+  const kept = new Map(); // reports by run
   const isShown = () => !root.hidden && !document.hidden;
   const input = h("textarea", { rows: "1", "aria-label": "Sentence", dir: "auto", spellcheck: "false", oninput: () => retext(), onkeydown: (event) => { if (event.key === "Enter") { event.preventDefault(); retext.now(); } } });
   const retext = debounced(() => { text = input.value.trim(); showStages(); app.stateChanged(); }, 500);
@@ -62,11 +63,19 @@ export function runsPanel(root, app) {
 
   const isTraining = () => [chosen.run, chosen.other].some((index) => runs.some((run) => run.index === index && !run.ended));
 
+  // A run's report; asked for again only when its journal has grown.
+  async function reportOf(index) {
+    const { version } = runs.find((run) => run.index === index), before = kept.get(index);
+    if (before && before.version !== undefined && before.version === version) return before;
+    kept.set(index, await api.run(index));
+    return kept.get(index);
+  }
+
   async function look() {
     clearTimeout(timer);
     if (chosen.run === null) return replace(reportPlace, h("p", { class: "empty" }, "No run is served: a model alone has no journal. Start the studio with a run folder."));
     try {
-      const found = await Promise.all([chosen.run, chosen.other].filter((index) => index !== null).map((index) => api.run(index)));
+      const found = await Promise.all([chosen.run, chosen.other].filter((index) => index !== null).map(reportOf));
       const data = found.length > 1 ? reportOfTwo(...found) : found[0], key = JSON.stringify(data);
       if (key !== reported) {
         const isSame = reported !== "" && report;

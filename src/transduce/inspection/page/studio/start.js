@@ -87,7 +87,7 @@ function welcome(app, demo) {
 }
 
 const NEXT = {
-  translation: [["paper", "Take the tour", "How a Transformer translates, from letters to the beam, in 12 short steps on your sentence."],
+  translation: [["paper", "Take the tour", "How a Transformer translates, from letters to the beam, in short steps on your sentence."],
     ["translate", "Change its mind", "Type a sentence. Click a word that could be better; the model rewrites the rest."],
     ["intervene", "Break it", "Mask a word, switch off a head or a layer, and see what the model needed."]],
   language_modeling: [["paper", "Take the tour", "How a language model picks the next word, in short steps on your text."],

@@ -5,25 +5,25 @@ import { direction, tokenList } from "../lib/tokens.js";
 import { lessonView } from "../views/lesson.js";
 import { SEEDS, seedsFor } from "./seeds.js";
 
-const ALL = ["translation", "language_modeling", "text_encoding"], WRITERS = ALL.slice(0, 2), TRANSLATORS = ALL.slice(0, 1);
+const EVERY_TASK = ["translation", "language_modeling", "text_encoding"], WRITERS = EVERY_TASK.slice(0, 2), TRANSLATORS = EVERY_TASK.slice(0, 1);
 
 // A lesson: its title, the tasks it is for, the view a model must have, what it needs besides the pass.
-const TOUR_STEPS = {
-  tokens: { title: "A sentence becomes tokens", tasks: ALL, load: async (lesson) => ({ tokens: lesson.pass.source_tokens?.length ? lesson.pass.source_tokens : lesson.has("embeddings") ? (await lesson.embeddings()).source.tokens : null }) },
+const TOUR = {
+  tokens: { title: "A sentence becomes tokens", tasks: EVERY_TASK, load: async (lesson) => ({ tokens: lesson.pass.source_tokens?.length ? lesson.pass.source_tokens : lesson.has("embeddings") ? (await lesson.embeddings()).source.tokens : null }) },
   embeddings: { title: "A token becomes a list of numbers", tasks: WRITERS, needs: "embeddings", load: async (lesson) => ({ embeddings: await lesson.embeddings() }) },
   positions: { title: "Every place has a pattern", tasks: WRITERS, needs: "embeddings", load: async (lesson) => ({ embeddings: await lesson.embeddings() }) },
-  ask: { title: "Words ask words: query, key, value", tasks: ALL, needs: "attention", load: async (lesson) => ({ layers: await lesson.layers(), kind: lesson.kind }) },
+  ask: { title: "Words ask words: query, key, value", tasks: EVERY_TASK, needs: "attention", load: async (lesson) => ({ layers: await lesson.layers(), kind: lesson.kind }) },
   arithmetic: { title: "The same, with real numbers", tasks: WRITERS, needs: "neuron", load: async (lesson) => ({ neuron: await lesson.neuron(), kind: lesson.kind }) },
-  heads: { title: "Many heads ask at once", tasks: ALL, needs: "attention", load: async (lesson) => ({ layers: await lesson.layers(), kind: lesson.kind }) },
+  heads: { title: "Many heads ask at once", tasks: EVERY_TASK, needs: "attention", load: async (lesson) => ({ layers: await lesson.layers(), kind: lesson.kind }) },
   residual: { title: "Add, do not replace", tasks: WRITERS, needs: "lens", load: async (lesson) => ({ lens: await lesson.ask("lens", { top: 1 }), preNorm: lesson.model.settings?.norm ? lesson.model.settings.norm === "pre" : null }) },
-  masks: { title: "What may not be seen: masks", tasks: ALL, needs: "attention", load: async (lesson) => ({ mapKind: lesson.writingKind, map: lesson.writingKind ? await lesson.layer(lesson.writingKind, 1) : null }) },
+  masks: { title: "What may not be seen: masks", tasks: EVERY_TASK, needs: "attention", load: async (lesson) => ({ mapKind: lesson.writingKind, map: lesson.writingKind ? await lesson.layer(lesson.writingKind, 1) : null }) },
   writing: { title: "Writing, one token at a time", tasks: WRITERS, load: async (lesson) => ({ cross: lesson.pass.attention.cross ? await lesson.layer("cross", lesson.pass.attention.cross.layers) : null }) },
   temperature: { title: "From scores to one word", tasks: WRITERS, load: async () => ({}) },
   forcing: { title: "Learning with the answers, writing without", tasks: TRANSLATORS, load: async (lesson) => ({ fork: await lesson.fork() }) },
   beam: { title: "Several drafts at once: the beam", tasks: TRANSLATORS, needs: "beam-tree", load: async (lesson) => ({ tree: await lesson.ask("beam-tree", { beam_size: 3 }) }) },
   cache: { title: "Nothing is computed twice: the cache", tasks: WRITERS, load: async (lesson) => ({ layers: (lesson.pass.attention.decoder ?? lesson.pass.attention.causal)?.layers ?? 1 }) },
   prediction: { title: "From vectors to an answer", tasks: ["text_encoding"], load: async () => ({}) },
-  recap: { title: "That is all of it", tasks: ALL, load: async (lesson) => ({ task: lesson.model.task, seeds: seedsFor(lesson.model, lesson.pass) }) },
+  recap: { title: "That is all of it", tasks: EVERY_TASK, load: async (lesson) => ({ task: lesson.model.task, seeds: seedsFor(lesson.model, lesson.pass) }) },
 };
 
 // A sentence of a model, and everything that lessons ask about it, once.
@@ -99,7 +99,7 @@ export function tourPanel(root, app) {
   root.addEventListener("keydown", keyed);
   document.addEventListener("keydown", (event) => { if (event.target === document.body && !root.hidden) keyed(event); });
 
-  const names = () => Object.keys(TOUR_STEPS).filter((name) => TOUR_STEPS[name].tasks.includes(session.model.task) && (!TOUR_STEPS[name].needs || (session.model.views ?? []).includes(TOUR_STEPS[name].needs)));
+  const names = () => Object.keys(TOUR).filter((name) => TOUR[name].tasks.includes(session.model.task) && (!TOUR[name].needs || (session.model.views ?? []).includes(TOUR[name].needs)));
 
   function keyed(event) {
     if (event.defaultPrevented || event.altKey || event.ctrlKey || event.metaKey || event.target.closest?.("input, textarea, select, [role=group], .scroll")) return;
@@ -120,11 +120,11 @@ export function tourPanel(root, app) {
 
   function drawFrame() {
     const all = names(), at = all.indexOf(step);
-    replace(dots, all.map((name, i) => h("li", {}, h("button", { type: "button", class: i < at ? "done" : "", "aria-current": name === step ? "step" : null, title: TOUR_STEPS[name].title, "aria-label": `Step ${i + 1}: ${TOUR_STEPS[name].title}`, onclick: () => goTo(name, true) }))));
+    replace(dots, all.map((name, i) => h("li", {}, h("button", { type: "button", class: i < at ? "done" : "", "aria-current": name === step ? "step" : null, title: TOUR[name].title, "aria-label": `Step ${i + 1}: ${TOUR[name].title}`, onclick: () => goTo(name, true) }))));
     count.textContent = `${at + 1} of ${all.length}`;
     back.disabled = at <= 0;
     next.disabled = at >= all.length - 1;
-    next.textContent = at < all.length - 1 ? `Next: ${TOUR_STEPS[all[at + 1]].title} →` : "The end";
+    next.textContent = at < all.length - 1 ? `Next: ${TOUR[all[at + 1]].title} →` : "The end";
     replace(examples, SEEDS.filter(({ task }) => task === session.model.task).map((seed) => h("button", { type: "button", class: "quiet", onclick: () => example(seed.text) }, seed.short)));
   }
 
@@ -166,10 +166,10 @@ export function tourPanel(root, app) {
     drawFrame();
     if (!lesson) return;
     try {
-      const loaded = await TOUR_STEPS[step].load(lesson);
+      const loaded = await TOUR[step].load(lesson);
       if (mine !== turn) return;
       view?.destroy();
-      data = { lesson: step, title: TOUR_STEPS[step].title, pass: lesson.pass, focus: { ...lesson.focus }, ...loaded };
+      data = { lesson: step, title: TOUR[step].title, pass: lesson.pass, focus: { ...lesson.focus }, ...loaded };
       view = lessonView(place, data, { focus: lesson.focus, focusOn: (change) => { Object.assign(lesson.focus, change); app.stateChanged(); refocus(); }, keep: (change) => { Object.assign(lesson.focus, change); app.stateChanged(); },
         open: (tab) => { if (session.text !== text) session.setText(text); app.go(tab); }, example });
       await view.ready;
@@ -192,12 +192,12 @@ export function tourPanel(root, app) {
     },
     state: () => ({ step, text, ...(lesson ? { focus: lesson.focus } : {}) }),
     restore(state) {
-      if (Object.hasOwn(TOUR_STEPS, state.step ?? "")) ({ step } = state);
+      if (Object.hasOwn(TOUR, state.step ?? "")) ({ step } = state);
       if (typeof state.text === "string") ({ text } = state);
       wanted = state;
       shownKey = "";
     },
-    saved: () => (data ? { title: `${data.title}: ${text.slice(0, 60)}`, view: "lesson", data: plain(data), state: {} } : null),
+    saved: () => (data ? { title: `${data.title}: ${text.slice(0, 60)}`, view: "lesson", data: plainJson(data), state: {} } : null),
   };
 }
 
@@ -206,9 +206,9 @@ function pickNumbers(focus) {
 }
 
 // JSON: arrays as text, without what only a server understands.
-function plain(value) {
+function plainJson(value) {
   if (value === null || typeof value !== "object") return value;
   if (Array.isArray(value)) return value.map(plain);
   if (value.float16 instanceof ArrayBuffer) return { shape: value.shape, float16: base64(value.float16) };
-  return Object.fromEntries(Object.entries(value).filter(([name]) => name !== "request").map(([name, one]) => [name, plain(one)]));
+  return Object.fromEntries(Object.entries(value).filter(([name]) => name !== "request").map(([name, one]) => [name, plainJson(one)]));
 }

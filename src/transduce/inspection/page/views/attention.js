@@ -63,7 +63,7 @@ class AttentionView {
     Object.assign(this, { root, data, live, store: new MapStore(data, live) });
     const kinds = Object.keys(data.kinds);
     const causal = data.subject === "prompt";
-    this.at = { kind: kinds.includes("cross") ? "cross" : kinds[0] ?? null, layer: MEAN, head: MEAN, row: null, words: false, least: 0.1, stretch: false, skip: causal };
+    this.at = { kind: kinds.includes("cross") ? "cross" : kinds[0] ?? null, layer: MEAN, head: MEAN, row: null, words: false, least: 0.1, stretch: kinds.some((kind) => data.kinds[kind].columns.length > 80), skip: causal };
     this.link = this.makeLink();
     if (causal && kinds.length) this.at.row = this.link.pinned = data.kinds[kinds[0]].rows.length - 1; // what comes next
     this.build();

@@ -15,6 +15,7 @@ const REASONS = {
   end_outscored: "it ends here, but is not among the best finished hypotheses",
   stopped: "it was unfinished when the search stopped",
 };
+const PRUNED = { best: "beside the best", all: "show all", none: "hide" };
 const OUTCOMES = { root: "start", kept: "kept", finished: "finished", pruned: "pruned", cut_off: "cut off at the maximum length" };
 
 export function beamTreeView(root, data, live = null) {
@@ -23,7 +24,7 @@ export function beamTreeView(root, data, live = null) {
 
 class BeamTreeView {
   constructor(root, data, live) {
-    Object.assign(this, { root, data, live, selected: null, scale: 1, pruned: data.nodes.length <= 1200 });
+    Object.assign(this, { root, data, live, selected: null, scale: 1, pruned: data.nodes.length <= 60 ? "all" : "best" });
     const end = data.hypotheses[0]?.node ?? null;
     this.best = new Set(end === null ? [] : pathTo(data.nodes, end));
     this.forced = [...(data.forced ?? [])];
@@ -36,7 +37,8 @@ class BeamTreeView {
   build() {
     const { data, live } = this, tool = (text, label, act) => h("button", { type: "button", "aria-label": label, title: label, onclick: act }, text);
     const count = data.nodes.filter((node) => node.outcome === "pruned").length;
-    this.prunedInput = h("input", { type: "checkbox", checked: this.pruned, onchange: () => { this.pruned = this.prunedInput.checked; this.drawTree(); this.live?.changed?.(); } });
+    this.prunedInput = h("select", { onchange: () => { this.pruned = this.prunedInput.value; this.drawTree(); this.live?.changed?.(); } },
+      Object.entries(PRUNED).map(([name, title]) => h("option", { value: name, selected: name === this.pruned }, title)));
     this.beam = h("input", { type: "range", min: "1", max: "12", value: String(data.beam_size), oninput: () => { this.beamOut.textContent = this.beam.value; }, onchange: () => live.search({ beam_size: Number(this.beam.value) }) });
     this.beamOut = h("output", {}, String(data.beam_size));
     this.canvas = h("div", { class: "tree-space", role: "tree", "aria-label": "Hypotheses; arrow keys walk through them", onkeydown: (event) => this.key(event) });
@@ -46,7 +48,7 @@ class BeamTreeView {
     this.list = h("ol", { class: "hypotheses" });
     replace(this.root, h("div", { class: "view beam-tree" },
       h("div", { class: "controls" }, live ? h("label", {}, "Beam size", this.beam, this.beamOut) : h("span", {}, `Beam of ${data.beam_size}`),
-        h("label", {}, this.prunedInput, `Show ${counted(count, "pruned hypothesis", "pruned hypotheses")}`),
+        h("label", {}, `${counted(count, "pruned hypothesis", "pruned hypotheses")}:`, this.prunedInput),
         h("span", { class: "segmented" }, tool("−", "Zoom out", () => this.zoom(0.85)), tool("Fit", "Original size", () => this.zoom(null)), tool("+", "Zoom in", () => this.zoom(1.18))),
         this.legend()),
       this.box,
@@ -64,8 +66,13 @@ class BeamTreeView {
 
   // ---- the tree
 
+  isHidden(node) {
+    if (node.outcome !== "pruned" || this.pruned === "all" || node.id === this.selected) return false;
+    return this.pruned === "none" || !this.best.has(node.parent);
+  }
+
   drawTree() {
-    const { nodes } = this.data, layout = layoutTree(nodes, this.best, (node) => !this.pruned && node.outcome === "pruned" && node.id !== this.selected), s = this.scale;
+    const { nodes } = this.data, layout = layoutTree(nodes, this.best, (node) => this.isHidden(node)), s = this.scale;
     this.layout = layout;
     this.buttons = new Map();
     const step = { x: (SIZE.width + SIZE.gapX) * s, y: (SIZE.height + SIZE.gapY) * s }, margin = SIZE.margin;
@@ -217,7 +224,7 @@ class BeamTreeView {
   state() { return { node: this.selected, pruned: this.pruned, scale: Math.round(this.scale * 100) / 100 }; }
 
   restore(state) {
-    this.pruned = this.prunedInput.checked = state.pruned !== false;
+    if (Object.hasOwn(PRUNED, state.pruned ?? "")) this.pruned = this.prunedInput.value = state.pruned;
     this.scale = typeof state.scale === "number" ? clamp(state.scale, 0.45, 2) : 1;
     this.drawTree();
     if (!Number.isInteger(state.node) || !this.data.nodes[state.node]) return;

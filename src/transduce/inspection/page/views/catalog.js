@@ -6,10 +6,10 @@
 import { attentionView } from "./attention.js";
 import { attributionView } from "./attribution.js";
 import { beamTreeView } from "./beam-tree.js";
+import { emergenceView } from "./emergence.js";
 import { headSummaryView } from "./head-summary.js";
 import { interventionView } from "./intervention.js";
 import { lensView } from "./lens.js";
-import { emergenceView } from "./emergence.js";
 import { lessonView } from "./lesson.js";
 import { neuronView } from "./neuron.js";
 import { pronounView } from "./pronoun.js";
@@ -20,10 +20,10 @@ export const VIEWS = {
   attention: attentionView,
   attribution: attributionView,
   "beam-tree": beamTreeView,
+  emergence: emergenceView,
   "head-summary": headSummaryView,
   intervention: interventionView,
   lens: lensView,
-  emergence: emergenceView,
   lesson: lessonView,
   neuron: neuronView,
   pronoun: pronounView,

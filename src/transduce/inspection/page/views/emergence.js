@@ -26,7 +26,7 @@ export function emergenceView(root, data, live = null) {
 }
 
 function emergenceStage(stage, live) {
-  const { frames } = stage, places = checkpointPlaces(stage.kinds), link = { row: null, column: null, set: point, pin() {} };
+  const { frames } = stage, places = mapPlaces(stage.kinds), link = { row: null, column: null, set: point, pin() {} };
   let at = frames.length - 1, place = places.find(({ kind }) => kind === "cross") ?? places[0], timer = null, turn = 0, shown = null;
   const name = identity("checkpoint"), when = h("output", { for: name });
   const slider = h("input", { type: "range", id: name, min: "0", max: String(frames.length - 1), step: "1", value: String(at), disabled: frames.length < 2, oninput: () => { pause(); go(Number(slider.value)); } });
@@ -150,7 +150,7 @@ function emergenceStage(stage, live) {
 }
 
 // Every map of a model that can be followed: each layer's mean, then each head.
-function checkpointPlaces(kinds) {
+function mapPlaces(kinds) {
   return Object.entries(kinds ?? {}).flatMap(([kind, { layers, heads }]) => Array.from({ length: layers }, (_, i) => i + 1).flatMap((layer) =>
     Array.from({ length: heads + 1 }, (_, head) => ({ kind, layer, head, title: `${KIND_NAMES[kind]}, layer ${layer}, ${head ? `head ${head}` : "mean of heads"}` }))));
 }

@@ -27,12 +27,21 @@ export function layerGrid({ label, rows, columns, head, cell, onPoint }) {
     holders[at[1]]?.children[at[0] + 1]?.classList.add("chosen");
   }
 
+  // Scroll within the table alone: the page stays where it is.
+  function reveal(cell) {
+    const box = element.getBoundingClientRect(), own = cell.getBoundingClientRect(), labels = element.firstChild.getBoundingClientRect().width, top = cell.parentElement.firstChild.getBoundingClientRect().height;
+    if (own.left < box.left + labels) element.scrollLeft += own.left - box.left - labels;
+    else if (own.right > box.right) element.scrollLeft += own.right - box.right + 2;
+    if (own.top < box.top + top) element.scrollTop += own.top - box.top - top;
+    else if (own.bottom > box.bottom) element.scrollTop += own.bottom - box.bottom + 2;
+  }
+
   function choose(row, column, scrolls = true) {
     at = [Math.max(0, Math.min(rows.length - 1, row)), Math.max(0, Math.min(columns - 1, column))];
     if (!holders[at[1]]) return;
     if (!holders[at[1]].children.length) build(holders[at[1]]);
     markCell();
-    if (scrolls) holders[at[1]].children[at[0] + 1].scrollIntoView({ block: "nearest", inline: "nearest" });
+    if (scrolls) reveal(holders[at[1]].children[at[0] + 1]);
     onPoint(...at, true);
   }
 

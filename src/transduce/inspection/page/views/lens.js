@@ -52,7 +52,8 @@ export function lensView(root, data, live = null) {
   function cell(row, step) {
     const layer = layerOf(row), { rank, probability, top } = layers[layer][step];
     const text = quantity === "token" ? pieceName(top[0][1]) : quantity === "rank" ? rank.toLocaleString("en") : percent(probability);
-    return { text, shade: quantity === "rank" ? Math.max(0, 1 - Math.log(rank) / LAST_RANK) : probability, mark: decided[step] === layer };
+    const shade = quantity === "rank" ? Math.max(0, 1 - Math.log(rank) / LAST_RANK) : Math.sqrt(probability); // the root keeps a few per cent visible
+    return { text, shade, mark: decided[step] === layer };
   }
 
   function summary() {
@@ -64,7 +65,7 @@ export function lensView(root, data, live = null) {
     const layer = layerOf(row), own = layers[layer]?.[step];
     if (!own) return;
     replace(detail,
-      h("h3", {}, `After ${layerName(layer) === "embedding" ? "the embedding" : layerName(layer)}, where `, tokenText(produced[step]), " is produced"),
+      h("h3", {}, `After ${layerName(layer) === "embedding" ? "the embedding" : layerName(layer)}, where `, h("q", {}, tokenText(produced[step])), " is produced"),
       h("p", { class: "hint" }, `Rank ${own.rank.toLocaleString("en")}, ${percent(own.probability)}; entropy ${own.entropy.toFixed(2)} bits.`),
       h("ol", { class: "lens-top" }, own.top.map(([token, piece, share]) => lensBar(pieceToken(piece), share, token === own.token))),
       h("h3", {}, "Through the layers"),

@@ -38,7 +38,7 @@ export function smallMap({ values, rows, columns, names, most = null, scale = "d
 // Rows of name, bar and number.
 export function bars(rows, { most = 1, text = percent } = {}) {
   return h("div", { class: "lesson-bars" }, rows.map(({ name, share, mark = "", said = null }) => h("div", { class: `lesson-bar ${mark}` },
-    h("span", { class: "bar-name" }, name), h("span", { class: "share-track" }, h("span", { class: "share-bar", style: { "inline-size": `${Math.min(100, (share / most) * 100)}%` } })), h("span", { class: "bar-number" }, said ?? text(share)))));
+    h("span", { class: "bar-name" }, name), h("span", { class: "fill-track" }, h("span", { class: "fill-bar", style: { "inline-size": `${Math.min(100, (share / most) * 100)}%` } })), h("span", { class: "bar-number" }, said ?? text(share)))));
 }
 
 // Three or four boxes with a large letter each.

@@ -179,7 +179,7 @@ function showOutput(output, choice, one, result) {
   }));
   const meaning = pronoun ? MEANING[pronoun.text] : null;
   replace(choice, pronounShares(one, result, pronoun).map(({ text, share, isTaken }) => h("div", { class: `share${isTaken ? " taken" : ""}` },
-    h("b", {}, text), h("span", { class: "share-track" }, h("span", { class: `share-bar${isTaken && !isGood ? " wrong" : ""}`, style: { "inline-size": `${Math.max(0.5, share * 100)}%` } })), h("span", {}, percent(share)))),
+    h("b", {}, text), h("span", { class: "fill-track" }, h("span", { class: `fill-bar${isTaken && !isGood ? " wrong" : ""}`, style: { "inline-size": `${Math.max(0.5, share * 100)}%` } })), h("span", {}, percent(share)))),
   h("p", { class: "hint" }, meaning ? [`${pronoun.text} = ${meaning.noun}, `, h("b", {}, meaning.english), isGood ? ": right" : isBroken ? ": wrong now" : ": wrong"] : "no pronoun that fits either noun"));
   return isBroken;
 }

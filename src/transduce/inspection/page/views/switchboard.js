@@ -59,14 +59,14 @@ export function switchboardPart(boards, onToggle, enabled) {
     return button;
   }
 
-  const head = (text, label, parts) => h("button", { type: "button", class: "quiet head", "aria-label": label, title: label, disabled: !enabled, onclick: () => toggle(parts) }, text);
+  const head = (text, label, parts, kind = "") => h("button", { type: "button", class: `quiet head ${kind}`, "aria-label": label, title: label, disabled: !enabled, onclick: () => toggle(parts) }, text);
 
   function board({ title, columns, layers, heads }) {
     const ofHeads = (row) => (heads ? row.slice(0, heads) : row);
     const columnTitle = (name) => (name === "attn" ? "Whole attention of every layer" : name === "FFN" ? "Feed-forward network of every layer" : `Head ${name} of every layer`);
-    const items = [head("all", `${title}: everything`, layers.flatMap(ofHeads)),
+    const items = [head("all", `${title}: everything`, layers.flatMap(ofHeads), "row"),
       ...columns.map((name, i) => head(name, `${title}: ${columnTitle(name).toLowerCase()}`, layers.map((row) => row[i])))];
-    layers.forEach((row, i) => items.push(head(`layer ${i + 1}`, `${title}: all ${heads ? "heads" : ""} of layer ${i + 1}`, ofHeads(row)), ...row.map(switchButton)));
+    layers.forEach((row, i) => items.push(head(`layer ${i + 1}`, `${title}: all ${heads ? "heads" : ""} of layer ${i + 1}`, ofHeads(row), "row"), ...row.map(switchButton)));
     const grid = h("div", { class: "board", role: "group", "aria-label": title }, items);
     grid.style.setProperty("--columns", columns.length);
     if (enabled) roving(grid, () => items, () => columns.length + 1);

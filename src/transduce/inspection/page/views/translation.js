@@ -85,7 +85,7 @@ export function translationView(root, data, live = null) {
 // ---- one sentence
 
 function sentence(owner, { card, raw, live, line, segment }) {
-  const { pass } = owner, words = wordList(tokenList(pass.source_pieces ?? [], pass.source_words)), written = writtenTokens(pass);
+  const { pass } = owner, words = wordList(tokenList(pass.source_pieces ?? [], pass.source_words), pass.source), written = writtenTokens(pass);
   const source = sourceLine(pass, words), target = h("p", { class: "target", dir: direction(pass.output), role: "group", "aria-label": "Tokens of the translation" });
   const light = (token) => lightSource(source, pass, words, token, raw(segment, token?.position ?? 0));
   const buttons = written.map((token) => tokenButton(token, {
@@ -101,7 +101,7 @@ function sentence(owner, { card, raw, live, line, segment }) {
 }
 
 function sourceLine(pass, words) {
-  return h("p", { class: "source", dir: direction(pass.source) }, words.filter((word) => word.special !== "end").map((word, index) => [
+  return h("p", { class: "source", dir: direction(pass.source) }, words.filter((word) => word.special !== "end" && word.text !== "␣").map((word, index) => [
     index && word.starts ? " " : null, h("span", { class: "word", "data-word": String(word.word), "data-from": String(word.from), "data-to": String(word.to) }, tokenText(word))]));
 }
 

@@ -22,11 +22,21 @@ export function layoutTree(nodes, best, hidden = () => false) {
   return { places, rows: Math.max(...free), columns: free.length, children };
 }
 
+// The first child continues the line of its parent: it is on the best path, or kept, or has the best score. Of the others
+// the shortest subtrees come first: what ends at once is right below its parent, and long branches leave it room.
 function childrenOf(nodes, best) {
-  const found = new Map(nodes.map((node) => [node.id, []])), scores = new Map(nodes.map((node) => [node.id, node]));
+  const found = new Map(nodes.map((node) => [node.id, []])), byId = new Map(nodes.map((node) => [node.id, node])), reach = new Map();
+  for (const node of [...nodes].reverse()) { // the last step that its subtree reaches; children come after their parents
+    reach.set(node.id, Math.max(node.step, reach.get(node.id) ?? 0));
+    if (node.parent !== null) reach.set(node.parent, Math.max(reach.get(node.id), reach.get(node.parent) ?? 0));
+  }
   for (const node of nodes) if (node.parent !== null && found.has(node.parent)) found.get(node.parent).push(node.id);
-  const order = (a, b) => best.has(b) - best.has(a) || isKept(scores.get(b)) - isKept(scores.get(a)) || scores.get(b).score - scores.get(a).score;
-  for (const list of found.values()) list.sort(order);
+  const score = (a, b) => byId.get(b).score - byId.get(a).score;
+  const leads = (a, b) => best.has(b) - best.has(a) || isKept(byId.get(b)) - isKept(byId.get(a)) || score(a, b);
+  for (const list of found.values()) {
+    const [first, ...others] = list.sort(leads);
+    if (first !== undefined) list.splice(0, list.length, first, ...others.sort((a, b) => reach.get(a) - reach.get(b) || score(a, b)));
+  }
   return found;
 }
 

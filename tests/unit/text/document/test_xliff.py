@@ -1,0 +1,58 @@
+"""XLIFF: which units get a target, and with which state."""
+
+from __future__ import annotations
+
+from tests.unit.text.document.example import FILES, Read, translated
+
+HEAD = '<xliff version="{}"><file source-language="en">\n{}\n</file></xliff>'
+
+
+def unit(version: str, body: str, **options: object) -> str:
+    content = HEAD.format(version, body)
+    before, after = HEAD.format(version, "|").split("|")
+    return translated("xliff", content, **options).removeprefix(before).removesuffix(after)
+
+
+def test_a_target_follows_its_source_indented_like_it() -> None:
+    found = Read("xliff", (FILES / "strings.xlf").read_bytes())
+    written = found.written(lambda text: text.replace("Press", "Drück")).decode()
+    assert (
+        '        <source>Press <g id="1" ctype="x-b">Start &amp; go</g> to begin<x id="2"/>.</source>\n'
+        '        <target state="needs-review-translation">Drück <g id="1" ctype="x-b">Start &amp; go</g> to begin'
+        '<x id="2"/>.</target>\n        <note>' in written
+    )
+    for kept in ("Abbrechen", "Zwei Zeilen", "<source>ACME</source></trans-unit>"):
+        assert kept in written
+
+
+def test_existing_targets_are_kept_unless_they_are_to_be_replaced() -> None:
+    done = '<trans-unit id="1"><source>yes</source><target state="translated">ja</target></trans-unit>'
+    assert unit("1.2", done) == done
+    new = '<target state="needs-review-translation">YES</target>'
+    assert unit("1.2", done, retranslate=True) == f'<trans-unit id="1"><source>yes</source>{new}</trans-unit>'
+    todo = done.replace("translated", "needs-translation")
+    assert unit("1.2", todo) == f'<trans-unit id="1"><source>yes</source>{new}</trans-unit>'
+
+
+def test_a_target_follows_a_segmented_source_and_has_its_prefix() -> None:
+    segments = '<x:seg-source><x:mrk mtype="seg">a b</x:mrk></x:seg-source>'
+    body = f'<x:trans-unit id="1"><x:source>a b</x:source>{segments}</x:trans-unit>'
+    assert unit("1.2", body).endswith(
+        '</x:seg-source><x:target state="needs-review-translation">A B</x:target></x:trans-unit>'
+    )
+
+
+def test_a_group_that_is_not_to_be_translated_is_kept() -> None:
+    body = '<group translate="no"><trans-unit id="1"><source>a</source></trans-unit></group>'
+    assert unit("1.2", body) == body
+
+
+def test_version_2_sets_the_state_of_the_segment_and_the_language_of_the_document() -> None:
+    body = '<unit id="1"><segment state="initial"><source>a <ph id="1"/></source></segment></unit>'
+    assert unit("2.0", body) == (
+        '<unit id="1"><segment state="translated"><source>a <ph id="1"/></source><target>A <ph id="1"/></target>'
+        "</segment></unit>"
+    )
+    content = HEAD.format("2.0", body)
+    assert '<xliff version="2.0" trgLang="de">' in translated("xliff", content, target_language="de")
+    assert translated("xliff", content.replace("2.0", "2.1"), target_language="de").count("trgLang") == 1
