@@ -62,6 +62,13 @@ torture: .venv/.developer ## Kill, damage and starve training runs; all must end
 fuzz: .venv/.fuzz ## Send 10,000 requests made by schemathesis to all routes of the server (minutes)
 	@$(BIN)/pytest tests/torture/serving/test_schemathesis.py -m '' --timeout=1800
 
+.venv/.browser: .venv/.developer
+	@$(INSTALL) -e '.[browser]'
+	@touch $@
+
+test-browser: .venv/.browser ## Use the studio in a real browser (Chromium must be installed; two minutes)
+	@$(BIN)/pytest tests/browser tests/unit/inspection/test_page_tour.py -m '' -rs
+
 soak: .venv/.developer ## Ten minutes of mixed load on a server: memory, files and latency; SOAK="--minutes 1" for less
 	@$(BIN)/python -m tests.torture.soak $(SOAK)
 

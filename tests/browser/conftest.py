@@ -69,9 +69,14 @@ class Visit:
         self.address = address
         self.errors: list[str] = []
         self.outside: list[str] = []
-        self.page.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
+        self.page.on("console", self._read)
+        self.page.on("response", lambda answer: answer.ok or self.errors.append(f"{answer.status} {answer.url}"))
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on("request", lambda request: self._note(request.url))
+
+    def _read(self, message: Any) -> None:
+        if message.type == "error" and not message.text.startswith("Failed to load resource"):  # it has no address
+            self.errors.append(message.text)
 
     def _note(self, url: str) -> None:
         if not url.startswith((self.address, "data:", "blob:", "file:")):

@@ -13,7 +13,7 @@ from tests.browser.conftest import Visit
 from transduce.inference.load import load_translator
 
 TEXT = "ban der fis gon"
-VIEWS = ("translate", "beam-tree", "attention", "intervene", "inside", "runs", "paper")
+VIEWS = ("start", "translate", "beam-tree", "attention", "intervene", "inside", "runs", "paper")
 
 
 def _tokens(page: Any) -> list[str]:
@@ -40,11 +40,8 @@ def test_a_translation_is_typed_read_and_continued_from_another_token(visit: Vis
     after = _tokens(page)
     assert after[0] == before[0] and after[1] == name and after[1] != before[1]
     page.get_by_role("button", name="Undo").click()
-    page.wait_for_function(
-        "wanted => [...document.querySelectorAll('.sentence .target .token')].map((t) => t.innerText.trim())"
-        ".join(' ') === wanted",
-        arg=" ".join(before),
-    )
+    page.get_by_text(re.compile("kept")).wait_for(state="detached")
+    assert _tokens(page) == before
     visit.check()
 
 
@@ -82,8 +79,8 @@ def test_every_view_opens_without_an_error_at_each_size(chromium: Any, address: 
         visit = Visit(chromium, address, size, scheme)
         for name in VIEWS:
             page = visit.open(f"#/{name}")
-            page.locator("#main > *:visible").first.wait_for()
-            page.wait_for_timeout(300)
+            page.locator(f"[data-tab={name}][aria-current=page]").wait_for()
+            page.wait_for_timeout(700)
             wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
             assert wide <= 0, f"{name} is {wide} pixels too wide on a {size}"
         visit.check()
@@ -92,8 +89,9 @@ def test_every_view_opens_without_an_error_at_each_size(chromium: Any, address: 
 
 def test_every_step_of_the_tour_opens(visit: Visit) -> None:
     page = visit.open("#/paper")
+    page.get_by_role("textbox", name="Sentence of the tour").fill(TEXT)
     for number in range(2, 30):
-        following = page.get_by_role("button", name=re.compile("^Next"))
+        following = page.get_by_role("button", name=re.compile("^(Next|The end)"))
         following.wait_for()
         page.wait_for_timeout(150)
         if following.is_disabled():
@@ -111,8 +109,9 @@ def test_a_link_restores_the_view_and_the_sentence(visit: Visit) -> None:
     visit.translate(TEXT)
     page.get_by_role("link", name="Attention").click()
     page.get_by_role("button", name="Encoder").click()
-    page.wait_for_function("location.hash.includes('encoder')")
+    page.wait_for_timeout(1000)  # the address follows what is chosen
     link = page.evaluate("location.hash")
+    assert "encoder" in link
     page = visit.open(link)
     page.get_by_role("button", name="Encoder").and_(page.locator("[aria-pressed=true]")).wait_for()
     assert page.get_by_role("textbox", name="Sentence").first.input_value() == TEXT
@@ -130,15 +129,12 @@ def test_a_saved_page_works_without_a_server(visit: Visit, tmp_path: Path) -> No
             page.get_by_role("button", name="Save as HTML").click()
         kept = tmp_path / f"{tab}.html"
         download.value.save_as(kept)
-        alone = visit.context.new_page()
-        faults: list[str] = []
-        alone.on("pageerror", lambda error: faults.append(str(error)))
-        alone.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
-        alone.goto(kept.as_uri())
-        alone.locator(shown).first.wait_for()
         assert "script-src 'sha256-" in kept.read_text()
-        assert faults == []
-        alone.close()
+        alone = Visit(visit.context.browser, kept.as_uri())
+        alone.page.goto(kept.as_uri())
+        alone.page.locator(shown).first.wait_for()
+        alone.check()
+        alone.context.close()
     visit.check()
 
 

@@ -36,7 +36,8 @@ export function attentionPanel(root, app) {
   }
 
   async function addRoles(pass, current) { // measured once per model, on sample sentences; the maps do not wait for it
-    const { index } = session.model;
+    const { index, examples, views } = session.model;
+    if (!examples?.length || !(views ?? []).includes("head-summary")) return; // nothing to measure it on
     if (!summaries.has(index)) summaries.set(index, api.headSummary(index));
     try {
       const { heads } = await summaries.get(index);

@@ -29,7 +29,7 @@ function emergenceStage(stage, live) {
   const { frames } = stage, places = mapPlaces(stage.kinds), link = { row: null, column: null, set: point, pin() {} };
   let at = frames.length - 1, place = places.find(({ kind }) => kind === "cross") ?? places[0], timer = null, turn = 0, shown = null;
   const name = identity("checkpoint"), when = h("output", { for: name });
-  const slider = h("input", { type: "range", id: name, min: "0", max: String(frames.length - 1), step: "1", value: String(at), disabled: frames.length < 2, oninput: () => { pause(); go(Number(slider.value)); } });
+  const slider = h("input", { type: "range", id: name, "aria-label": `Checkpoint of ${stage.name}`, min: "0", max: String(frames.length - 1), step: "1", value: String(at), disabled: frames.length < 2, oninput: () => { pause(); go(Number(slider.value)); } });
   const play = h("button", { type: "button", disabled: frames.length < 2, onclick: () => (timer ? pause() : start()) }, "▶ Play");
   const chooser = h("select", { "aria-label": `Attention map of ${stage.name}`, onchange: () => { place = places[Number(chooser.value)]; live?.changed(); go(at); strip(); } },
     places.map((one, i) => h("option", { value: String(i), selected: one === place }, one.title)));
