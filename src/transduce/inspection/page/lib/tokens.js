@@ -32,7 +32,8 @@ export function tokenList(pieces, words = null) {
   const marked = pieces.some((piece) => piece.startsWith("\u2581"));
   let before = null;
   return pieces.map((piece, index) => {
-    const special = specialName(piece), word = words ? words[index] ?? null : null;
+    const named = specialName(piece), special = named === "end" && index === 0 && pieces.length > 1 ? "start" : named; // some models begin with the end token
+    const word = words ? words[index] ?? null : null;
     let starts = true;
     if (index && special === null) {
       if (word !== null) starts = word !== before;

@@ -134,7 +134,7 @@ class AttentionView {
   }
 
   role(layer, head) {
-    return this.data.roles?.find((one) => one.kind === this.at.kind && one.layer === layer && one.head === head)?.role ?? null;
+    return this.data.roles?.find((one) => one.kind === this.at.kind && one.layer === layer && one.head === head && one.role !== "mixed")?.role ?? null;
   }
 
   setRoles(roles) {

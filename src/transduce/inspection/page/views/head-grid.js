@@ -23,7 +23,7 @@ export function headGrid(store, { choose, role }) {
   }
 
   function cell(layer, head) {
-    const measured = head === MEAN ? null : role(layer, head), known = measured === "mixed" ? null : measured;
+    const known = head === MEAN ? null : role(layer, head);
     const name = headName(layer, head) + (known ? `: ${known}` : "");
     const button = h("button", { type: "button", "data-head": `${layer}.${head}`, "aria-label": name, title: name, onclick: () => choose(layer, head) },
       h("canvas", { "aria-hidden": "true", width: "1", height: "1" }), known ? h("span", { class: "role" }, known) : null);
