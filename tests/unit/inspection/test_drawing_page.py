@@ -14,12 +14,10 @@ import pytest
 from tests.unit.inspection.example import HOSTILE
 from tests.unit.inspection.test_page import Page
 from transduce.inspection.attribution import Attribution
-from transduce.inspection.bundle import bundle
 from transduce.inspection.drawing import Picture
 from transduce.inspection.head_role import HeadRole, HeadSummary
 from transduce.inspection.intervention import ComparedOutput, Intervention
 from transduce.inspection.lens import LogitLens
-from transduce.inspection.page import asset
 from transduce.inspection.replay import Candidate, DecodingStep
 
 COUNT = len(HOSTILE)
@@ -76,9 +74,3 @@ def test_a_notebook_shows_the_page_in_a_sandbox(view: str) -> None:
     assert tag == "iframe" and attributes["sandbox"] == "allow-scripts"
     assert attributes["srcdoc"] == value.to_html()
     assert html.escape(HOSTILE[0]) not in re.sub(r'srcdoc="[^"]*"', "", value._repr_html_())
-
-
-def test_every_value_has_its_view_in_the_catalog() -> None:
-    listed = bundle("views/catalog.js", asset).partition("const VIEWS")[2]
-    for view, value in VALUES.items():
-        assert value.view == view and re.search(rf'"?{view}"?: \w+View,', listed)
