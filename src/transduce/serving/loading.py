@@ -22,13 +22,16 @@ from transduce.serving.job import ModelInfo, Task
 from transduce.serving.process import EngineSettings
 from transduce.serving.runner import EncoderRunner, GeneratorRunner, Runner, TranslatorRunner
 from transduce.serving.scheduler import Capacity
-from transduce.serving.studio.inspector import Loaded, LoadedCheckpoints
+from transduce.serving.studio.inspector import CHECKPOINT_BYTES, Loaded, LoadedCheckpoints
+from transduce.serving.studio.runs import run_of
 from transduce.text.tokenizer.special import Specials
 
 BASE_BYTES = 400 << 20
 """What the process needs besides the model: Python, PyTorch and its buffers."""
 JOB_BYTES = 1 << 20
 """What one job needs besides its search: its thread, its text and its answer."""
+INSPECTION_BYTES = 128 << 20
+"""What one view of the studio needs; one is computed at a time."""
 SAMPLED = 32
 """Tokens of source and target from which the size of a decoding state is measured."""
 
@@ -124,4 +127,7 @@ def _memory_bound(settings: EngineSettings, weights: int, state: int, vocabulary
     capacity = _capacity(settings)
     caches = 2 * capacity.max_tokens * state  # selecting rows makes a copy
     scores = 4 * 4 * capacity.max_rows * vocabulary
-    return BASE_BYTES + weights + packed + caches + scores + JOB_BYTES * settings.max_requests
+    run = run_of(Path(settings.folder))
+    checkpoints = 0 if run is None else 2 * max(weights, CHECKPOINT_BYTES)  # with packed weights
+    inspected = checkpoints + INSPECTION_BYTES
+    return BASE_BYTES + weights + packed + caches + scores + inspected + JOB_BYTES * settings.max_requests
