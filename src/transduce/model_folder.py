@@ -57,6 +57,7 @@ MAX_VOCABULARY = 2_000_000
 """Largest vocabulary of a model; the largest public ones have a million tokens."""
 DTYPES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
 """Dtypes of weights, by their names in a header."""
+CTRANSLATE2_WEIGHTS = "model.bin"
 RENAMED_NOTES = {"opens_with": "prompt_start"}
 """Notes that the first folders of format 2 have under another name."""
 
@@ -213,11 +214,8 @@ def find_model(folder: Path) -> Path:
     if not there:
         what = "is a file" if folder.exists() else "no such folder"
         raise MissingInput(f"{folder}: {what}; give a run or model folder")
-    if (folder / CONFIG).exists():
-        if not (folder / MANIFEST).exists() and "model_type" in read_json(folder / CONFIG):
-            raise ModelFolderError(
-                f"{folder}: is a Hugging Face model; convert it with `transduce import {folder} --output FOLDER`"
-            )
+    if os.path.lexists(folder / CONFIG):
+        _check_kind(folder)
         return folder
     if (folder / MODEL / CONFIG).exists():
         return folder / MODEL
@@ -230,6 +228,20 @@ def find_model(folder: Path) -> Path:
         f"{folder}: is neither a run nor a model folder (no {CONFIG}); give a folder of `transduce train` or "
         "`transduce import`"
     )
+
+
+def _check_kind(folder: Path) -> None:
+    """Reject folders of other programs, exports included, and say what to do with them."""
+    if (folder / CTRANSLATE2_WEIGHTS).exists() and not (folder / WEIGHTS).exists():
+        raise ModelFolderError(
+            f"{folder}: is a model for CTranslate2, which cannot be converted back; use it as its README.md says, or "
+            "give the folder that it was exported from, with --engine ctranslate2"
+        )
+    if not os.path.lexists(folder / MANIFEST) and "model_type" in read_json(folder / CONFIG):
+        raise ModelFolderError(
+            f"{folder}: is a Hugging Face model; convert it with `transduce import {folder} --output FOLDER`, "
+            "then give that folder"
+        )
 
 
 def weights_of(model: Model) -> dict[str, Tensor]:

@@ -44,15 +44,22 @@ def command(run: str, kind: str, output: str, quantize: str | None, shortlist: s
         raise click.UsageError("--quantize and --shortlist need --to ctranslate2")
     contents = load_model(Path(run))
     if kind == "huggingface":
-        exporting.export(contents, Path(output))
+        usage = exporting.export(contents, Path(output))
         search = contents.notes.get("search")
         for setting in unsupported_options(search) if search else ():
             note(f"search.{setting} has no counterpart in Hugging Face's generation config and was not exported")
     else:
         tokenizers = contents.source_tokenizer, contents.target_tokenizer
         listed = None if shortlist is None else Shortlist.load(shortlist, *tokenizers)
-        ctranslate2.export(contents, Path(output), quantize or "float32", listed)  # type: ignore[arg-type]
+        usage = ctranslate2.export(
+            contents,
+            Path(output),
+            quantize or "float32",  # type: ignore[arg-type]
+            listed,
+            Path(run),
+        )
     click.echo(output)
+    note("\n".join(["use it, as its README.md says:", *(f"  {line}" for line in usage.lines())]), "")
 
 
 _IMPORT_EXAMPLES = """

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from transduce.config import Config, Table
 from transduce.errors import SettingsError
+from transduce.inference.export_card import Usage, huggingface_usage, readme
 from transduce.interop.huggingface.architecture import ACTIVATIONS, Architecture, export_mapped
 from transduce.interop.huggingface.bert import BERT, HEAD_ACTIVATIONS
 from transduce.interop.huggingface.folder import CONFIG
@@ -170,17 +171,19 @@ def to_huggingface(model: Model, config: Config, pad: int = FAIRSEQ_PAD) -> Hugg
     return HuggingFaceModel(class_name, settings, written)
 
 
-def export(contents: ModelFolder, folder: Path) -> None:
-    """Write a folder that `transformers` loads, atomically."""
-    class_name, settings, weights = to_huggingface(contents.model, contents.config, contents.source_tokenizer.pad)
+def export(contents: ModelFolder, folder: Path) -> Usage:
+    """Write a folder that `transformers` loads, atomically; return how to use it, as its README says."""
+    usage = huggingface_usage(contents, folder)
+    _, settings, weights = to_huggingface(contents.model, contents.config, contents.source_tokenizer.pad)
     with atomic_folder(folder) as temporary:
         save_weights(temporary / WEIGHTS, weights)
         write_json(temporary / CONFIG, {**settings, **_further(contents)})
         if not isinstance(contents.model, EncoderModel):
             write_json(temporary / GENERATION, _generation(contents, settings.get("max_position_embeddings")))
         export_tokenizers(contents.source_tokenizer, contents.target_tokenizer, temporary, _frame(contents))
-        card = f"---\nlibrary_name: transformers\n---\n\nA {class_name}, exported from transduce.\n"
+        card = readme(contents, "Hugging Face's transformers", usage, "transformers")
         (temporary / MODEL_CARD).write_text(card, encoding="utf-8")
+    return usage
 
 
 def choose_architecture(config: Config, pad: int = FAIRSEQ_PAD) -> ExportTarget:

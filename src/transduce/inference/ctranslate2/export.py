@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from transduce.config import Table
 from transduce.errors import SettingsError
+from transduce.inference.export_card import Usage, ctranslate2_usage, readme
 from transduce.model_folder import ModelFolder, save_tokenizers
 from transduce.models.bert import Bert
 from transduce.models.block import SINUSOIDS, BlockConfig
@@ -28,7 +29,7 @@ from transduce.models.transformer import Transformer
 from transduce.nn.attention.multi_head import MultiHeadAttention
 from transduce.nn.sublayer import GatedFeedForward
 from transduce.storage.atomic import atomic_folder, write_json
-from transduce.storage.layout import CTRANSLATE2_KIND
+from transduce.storage.layout import CTRANSLATE2_KIND, MODEL_CARD
 from transduce.storage.manifest import write_manifest
 from transduce.text.shortlist import Shortlist
 from transduce.text.tokenizer import AnyTokenizer
@@ -244,16 +245,25 @@ def export(
     folder: Path,
     quantization: Quantization = "float32",
     shortlist: Shortlist | None = None,
-) -> None:
-    """Write a folder that CTranslate2 loads, with the tokenizers; it is complete or absent.
+    run: Path | None = None,
+) -> Usage:
+    """Write a folder that CTranslate2 loads, with the tokenizers; return how to use it, as its README says.
 
-    A shortlist becomes its vocabulary map, used with `use_vmap`.
+    It is complete or absent. A shortlist becomes its vocabulary map, used with `use_vmap`. `run` is the folder that
+    the model comes from, for the README.
     """
+    usage = ctranslate2_usage(contents, folder, run or Path("RUN"))
     with atomic_folder(folder) as temporary:
-        write_files(contents, temporary, quantization, shortlist)
+        write_files(contents, temporary, quantization, shortlist, by_hand=True)
+        (temporary / MODEL_CARD).write_text(readme(contents, "CTranslate2", usage), encoding="utf-8")
         save_tokenizers(temporary, contents.source_tokenizer, contents.target_tokenizer)
         write_json(temporary / NOTES, {"quantization": quantization, "notes": contents.notes})
         write_manifest(temporary, CTRANSLATE2_KIND)
+    return usage
+
+
+NEVER = -1e4
+"""Bias of the tokens that our search never writes; float16 can represent it."""
 
 
 def write_files(
@@ -261,11 +271,21 @@ def write_files(
     folder: Path,
     quantization: Quantization = "float32",
     shortlist: Shortlist | None = None,
+    by_hand: bool = False,
 ) -> None:
-    """Write what CTranslate2 itself needs into an existing folder."""
+    """Write what CTranslate2 itself needs into an existing folder.
+
+    A folder that is used `by_hand`, without our engine, gets a bias against the padding and start tokens: our search
+    never writes them, but CTranslate2 would, if the model is hardly trained.
+    """
     check_model(model_rejection, contents.model)
     spec = spec_of(contents.model)
     translates = isinstance(contents.model, Transformer)
+    if translates and by_hand:
+        target, output = contents.target_tokenizer, spec.decoder.projection
+        bias = np.zeros(target.size, dtype=np.float32) if contents.transducer.output.bias is None else output.bias
+        bias[[token for token in (target.pad, target.start) if token != target.end]] = NEVER
+        output.bias = bias
     if translates:
         for side, tokenizer in (("source", contents.source_tokenizer), ("target", contents.target_tokenizer)):
             getattr(spec, f"register_{side}_vocabulary")(tokenizer.vocabulary)
