@@ -100,3 +100,32 @@ def test_impossible_options_are_rejected(pairs: Path, capsys: pytest.CaptureFixt
         errors = [line for line in lines if not line.endswith("…") and not line.startswith("chosen: ")]
         assert len(errors) == 1 and fact in errors[0]
         assert sorted(path.name for path in pairs.parent.iterdir()) == ["pairs.tsv"]
+
+
+def test_units_of_a_memory_and_a_catalogue_are_counted_by_reason(
+    pairs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unit = "<tu><tuv xml:lang='en'><seg>source {0}</seg></tuv><tuv xml:lang='{1}'><seg>target {0}</seg></tuv></tu>"
+    units = "".join(unit.format(row, "fr" if row % 10 == 0 else "de") for row in range(200))
+    Path("memory.tmx").write_text(f"<tmx><header srclang='en'/><body>{units}</body></tmx>")
+    messages = "".join(f'{"#, fuzzy" * (row < 5)}\nmsgid "m {row}"\nmsgstr "n {row}"\n' for row in range(50))
+    Path("messages.po").write_text(messages + '\nmsgid "open"\nmsgstr ""\n')
+    common = ["--tokenizer", "byte", "--format", "json", "--output", "out"]
+    assert run(["prepare", "--path", "memory.tmx", "--source-language", "en", "--target-language", "de", *common]) == 0
+    report = json.loads(capsys.readouterr().out)["train"]
+    assert report["read"] == 200 and report["issues"]["other_language"]["dropped"] == 20
+    assert report["kept"] + report["held_out"] == 180
+    assert run(["prepare", "--path", "messages.po", *common]) == 0
+    report = json.loads(capsys.readouterr().out)["train"]
+    assert {reason: issue["dropped"] for reason, issue in report["issues"].items()} == {"untranslated": 1, "fuzzy": 5}
+
+
+def test_several_source_columns_of_a_csv_are_joined(pairs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = "".join(f'"l,{row}",f{row},x,t{row}\n' for row in range(30))
+    Path("words.data").write_text(f"lemma,features,other,form\n{rows}")
+    columns = ["--source-column", "lemma", "--source-column", "2", "--target-column", "form", "--separator", " + "]
+    options = ["--path", "words.data", "--path-format", "csv", *columns, "--set", "data.validation_fraction=0"]
+    assert run(["prepare", *options, "--tokenizer", "byte", "--output", "out"]) == 0
+    assert next(load_prepared(Path("out")).train.texts()) == ("l,0 + f0", "t0")
+    assert run(["prepare", "--source", "a", "--target", "b", "--source-column", "1", "--output", "o"]) == 2
+    assert "--path" in capsys.readouterr().err

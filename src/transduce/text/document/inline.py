@@ -58,7 +58,7 @@ class InlineText:
         escaped.
         """
         self._never = never
-        every = _split_spaces(list(tokens))
+        every = _split_spaces(_merge_joins(tokens))
         pairs = _pairs(every)
         begin, end = _inner(every, pairs)
         self._before = "".join(token.raw for token in every[:begin])
@@ -217,6 +217,16 @@ def _nearest(places: Sequence[int], wanted: float, after: int = -1) -> int:
     at = bisect_left(places, wanted, lo=first)
     near = places[max(first, at - 1) : at + 1]
     return min(near, key=lambda place: abs(place - wanted), default=-1)
+
+
+def _merge_joins(tokens: Iterable[Token]) -> list[Token]:
+    """Make a join part of the join or code that follows it at the same place, so that their order is kept."""
+    found: list[Token] = []
+    for token in tokens:
+        if found and found[-1].kind == "join" and token.kind in ("join", "code"):
+            token = token._replace(raw=found.pop().raw + token.raw)
+        found.append(token)
+    return found
 
 
 def _split_spaces(tokens: list[Token]) -> list[Token]:

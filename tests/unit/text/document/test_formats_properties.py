@@ -15,7 +15,7 @@ from tests.unit.text.document.example import Read
 from transduce.errors import DataError
 from transduce.text.document.formats import DocumentKind
 
-quick = settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 WORDS = st.text("abcXYZ äß東€ .,!?'\"&<>|;:=#*_-+`~[](){}\\/%$@^0123456789\t", max_size=24)
 PIECES: dict[DocumentKind, str] = {
