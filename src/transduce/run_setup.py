@@ -21,7 +21,7 @@ from transduce.storage.atomic import atomic_file
 from transduce.storage.layout import DATA, MANIFEST, RECIPE
 from transduce.storage.manifest import sha256
 from transduce.tasks.catalog import load_prepared, prepare, task_for
-from transduce.training.budget import measure_speed
+from transduce.training.budget import Speed, measure_speed
 from transduce.training.checkpoint import SETTINGS, Checkpoints
 from transduce.training.compatibility import (
     check_lengths,
@@ -42,6 +42,7 @@ from transduce.training.memory import batch_for, fitting_micro_batch, keep_freed
 from transduce.training.reporter import Reporter, Silent
 from transduce.training.run_folder import empty_on_error
 from transduce.training.step import TrainStep
+from transduce.training.task import BatchSource
 from transduce.training.trainer import Trainer
 
 Progress = Callable[[str, int], None]
@@ -130,7 +131,7 @@ class RunSetup:
         model = build_model(recipe, corpus, Silent(), begun=True) if alone else outline(recipe.model, sizes)
         source = recipe.task.batch_source(corpus, training, model)
         per_epoch = max(1.0, source.batches.batches_in_epoch(0) / training.gradient_accumulation)
-        speed = measure_speed(TrainStep(model, recipe.task.loss, training), source) if alone else None
+        speed = self._speed(TrainStep(model, recipe.task.loss, training), source, corpus) if alone else None
         if training.epochs is not None:
             planned = recipe.with_updates(max(1, round(training.epochs * per_epoch)))
         else:
@@ -139,9 +140,16 @@ class RunSetup:
                 speed.updates_within(training, time.monotonic() - self.began, self.ranks.world)
             )
         updates = planned.training.updates
-        took = "" if speed is None else f", {speed.duration(updates, self.ranks.world)} on this machine"
+        took = "" if speed is None else f", {speed.duration(planned.training, self.ranks.world)} on this machine"
         self.reporter.warn(f"{updates:,} updates are {updates / per_epoch:,.1f} epochs{took}")
         return planned
+
+    def _speed(self, train_step: TrainStep, source: BatchSource, corpus: Prepared) -> Speed:
+        validator = None
+        if corpus.validation is not None:
+            task, training = self.recipe.task, self.recipe.training
+            validator = task.validator(corpus, corpus.validation, training, train_step.workers)
+        return measure_speed(train_step, source, validator)
 
     def _trainer(self, corpus: Prepared) -> Trainer:
         fingerprint, training = run_fingerprint(self.recipe, corpus, self.ranks), self.recipe.training

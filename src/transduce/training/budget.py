@@ -17,13 +17,22 @@ from transduce.training.config import TrainingConfig
 from transduce.training.memory import SMALLEST_MICRO_BATCH, ran_out_of_memory
 from transduce.training.step import TrainStep
 from transduce.training.task import BatchSource
+from transduce.training.validation import Validator
 
 WARM_UP_UPDATES = 2
 """Trial updates that are not timed: memory, threads and kernels are new."""
 FEWEST, MOST, ENOUGH_SECONDS = 3, 20, 6.0
 """Trial updates that are timed: at least three, then until there are enough seconds or updates."""
-TRAINING_SHARE = 0.85
-"""Fraction of the time that goes into updates; the rest is validation, checkpoints and the final model."""
+USED = 0.97
+"""Fraction of the time that goes into updates and validations; the rest is checkpoints and the final model."""
+AT_LEAST = 0.5
+"""Fraction of the time that goes into updates, however long validations take."""
+UNTRAINED = 0.3
+"""What predictions of a trained model take, of those of an untrained one, which hardly ever ends a text."""
+FINAL_VALIDATIONS = 2
+"""Validations after the last update: of the best checkpoint and of an average."""
+SEARCHES = 20
+"""Greedy predictions that take as long as choosing the search options."""
 SMALLEST_PLAN = 20
 """Updates below which nothing is learned, and a budget is an error."""
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -40,14 +49,16 @@ class Speed:
 
     seconds: float
     """Mean time of an update."""
-    measured: float
-    """Time that the trial took."""
+    validation: float = 0.0
+    """Time of a validation."""
+    predictions: float = 0.0
+    """The part of it that predictions take."""
 
     def updates_within(self, config: TrainingConfig, elapsed: float, ranks: int = 1) -> int:
         """Return the updates that fit the time budget, of which some has elapsed."""
         assert config.time_budget is not None
-        left = (seconds_of(config.time_budget) - elapsed) * TRAINING_SHARE
-        updates = int(left * ranks / self.seconds)
+        left = USED * (seconds_of(config.time_budget) - elapsed)
+        updates = int(max(AT_LEAST * left, left - self.besides(config)) * ranks / self.seconds)
         if updates < SMALLEST_PLAN:
             raise SettingsError(
                 f"training.time_budget = '{config.time_budget}': preparation took {elapsed:.0f} seconds and an update "
@@ -56,17 +67,23 @@ class Speed:
             )
         return updates
 
-    def duration(self, updates: int, ranks: int = 1) -> str:
-        """Say how long a run of so many updates takes, validation included."""
-        seconds = updates * self.seconds / ranks / TRAINING_SHARE
+    def besides(self, config: TrainingConfig) -> float:
+        """Return the seconds of a run that are not updates."""
+        every = config.validate_every
+        validations = 1 / every if isinstance(every, float) else config.updates / every
+        final = FINAL_VALIDATIONS * self.validation + (SEARCHES * self.predictions if config.tune_search else 0.0)
+        return validations * self.validation + final
+
+    def duration(self, config: TrainingConfig, ranks: int = 1) -> str:
+        """Say how long a run takes, validation included."""
+        seconds = (config.updates * self.seconds / ranks + self.besides(config)) / USED
         if seconds < 90:
             return f"about {seconds:.0f} seconds"
         return f"about {seconds / 60:.0f} minutes" if seconds < 90 * 60 else f"about {seconds / 3600:.1f} hours"
 
 
-def measure_speed(train_step: TrainStep, source: BatchSource) -> Speed:
-    """Time some updates with a learning rate of zero, and end the threads."""
-    began = time.perf_counter()
+def measure_speed(train_step: TrainStep, source: BatchSource, validator: Validator | None = None) -> Speed:
+    """Time some updates with a learning rate of zero, and a validation, and end the threads."""
     count = train_step.config.gradient_accumulation
     stream, times, size = source.starting(START), list[float](), train_step.config.micro_batch_size
     try:
@@ -78,9 +95,11 @@ def measure_speed(train_step: TrainStep, source: BatchSource) -> Speed:
             timed = times[WARM_UP_UPDATES:]
             if len(timed) >= FEWEST and sum(timed) >= ENOUGH_SECONDS:
                 break
+        forced, predicted = (0.0, 0.0) if validator is None else validator.cost()
     finally:
         train_step.workers.close()
-    return Speed(sum(times[WARM_UP_UPDATES:]) / len(times[WARM_UP_UPDATES:]), time.perf_counter() - began)
+    timed = times[WARM_UP_UPDATES:]
+    return Speed(sum(timed) / len(timed), forced + UNTRAINED * predicted, UNTRAINED * predicted)
 
 
 def _run(train_step: TrainStep, batches: Sequence[Batch], update: int, size: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -65,6 +66,15 @@ class Validator:
             signatures=found.signatures,
             bits_per_byte=bits_per_byte(loss, self._text_bytes) if self._text_bytes else None,
         )
+
+    def cost(self) -> tuple[float, float]:
+        """Return the seconds that a validation takes: under teacher forcing, and for its predictions."""
+        began = time.perf_counter()
+        self._teacher_forced(self.config.micro_batch_size)
+        middle = time.perf_counter()
+        if self._predict is not None:
+            self._predict(self.workers)
+        return middle - began, time.perf_counter() - middle
 
     def better(self, new: Validation, best: float | None) -> tuple[bool, float]:
         """Return whether this is the best so far by `training.metric`, and the score it was judged by."""
