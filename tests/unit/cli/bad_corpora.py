@@ -16,7 +16,7 @@ CORPORA = {
     "binary file that begins as text": Case(
         f"{PREPARE} x.tsv", 65, "x.tsv:2001: ", file("x.tsv", PAIRS + b"a\0b\tc\n")
     ),
-    "UTF-16": Case(f"{PREPARE} x.tsv", 65, "UTF-16", file("x.tsv", "a\tb\n".encode("utf-16"))),
+    "UTF-16": Case(f"{PREPARE} x.jsonl", 65, "UTF-16", file("x.jsonl", '{"source": "a"}\n'.encode("utf-16"))),
     "Latin-1": Case(f"{PREPARE} x.tsv", 65, "x.tsv:2: ", file("x.tsv", b"a\tb\n\xe9\tc\n")),
     "truncated gzip": Case(f"{PREPARE} x.tsv.gz", 65, "x.tsv.gz: ", file("x.tsv.gz", gzip.compress(PAIRS)[:-9])),
     "damaged gzip": Case(

@@ -78,16 +78,24 @@ class DocumentText:
         number, first, checked, waiting = 1, True, not self.encoding.startswith("utf"), b""
         while True:
             block = self._stream.readline(MAX_LINE_BYTES) if self._by_line else self._stream.read(BLOCK_BYTES)
+            failure: DataError | None = None
             try:
                 text = decoder.decode(block, final=not block)
             except UnicodeDecodeError as error:
-                raise self._undecodable(error, number) from None
+                failure = self._undecodable(error, number)
+                text = error.object[: error.start].decode(self.encoding)
             if first and text:
                 self.mark, first = MARK if text.startswith(MARK) else "", False
                 text = text.removeprefix(MARK)
             if "\0" in text:
-                number += text[: text.index("\0")].count("\n")
-                raise DataError(f"{self.name}:{number}: has a NUL byte and looks like binary data; give a file of text")
+                text = text[: text.index("\0")]
+                line = number + text.count("\n")
+                failure = DataError(
+                    f"{self.name}:{line}: has a NUL byte and looks like binary data; give a file of text"
+                )
+            if failure is not None:  # lines before it are used
+                yield text[: text.rfind("\n") + 1]
+                raise failure
             if checked:
                 raw, waiting = waiting + block, decoder.getstate()[0]
                 if text.encode(self.encoding, "replace") != raw[: len(raw) - len(waiting)]:
