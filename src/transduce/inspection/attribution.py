@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -37,6 +37,8 @@ ROWS = 32
 class Attribution(Picture):
     """What one prediction depends on, token by token."""
 
+    view: ClassVar[str] = "attribution"
+    page_title: ClassVar[str] = "Attribution"
     method: AttributionMethod
     token: str
     """The predicted piece."""

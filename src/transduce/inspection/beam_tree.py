@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from transduce.errors import SettingsError
 from transduce.inspection import drawing
@@ -70,6 +70,8 @@ class BeamHypothesis:
 class BeamTree(Picture):
     """All hypotheses that a search considered: at each step the best 2 × beam_size, and what was kept besides."""
 
+    view: ClassVar[str] = "beam-tree"
+    page_title: ClassVar[str] = "Beam tree"
     source: str
     beam_size: int
     prefix: tuple[int, ...]

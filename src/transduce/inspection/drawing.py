@@ -10,8 +10,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, ClassVar
 
 from transduce.inspection.figure import printable
+from transduce.inspection.page import saved_page
 from transduce.storage.atomic import write_file
 
 INK, SOFT, EDGE, PAPER = "#1b1f24", "#5b6470", "#d5dae1", "#ffffff"
@@ -24,11 +26,27 @@ LETTER = 7.2
 
 
 class Picture(ABC):
-    """What can be drawn: as an SVG file, or by itself in a notebook."""
+    """What can be drawn: as an SVG file, by itself in a notebook, or as an interactive page."""
+
+    view: ClassVar[str]
+    """Name of its view in `page/views/catalog.js`."""
+    page_title: ClassVar[str]
 
     @abstractmethod
     def to_svg(self) -> str:
         """Return a picture as the text of an SVG file."""
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as JSON values."""
+
+    def to_html(self) -> str:
+        """Return a self-contained, interactive page."""
+        return saved_page(self.view, self.to_json(), self.page_title)
+
+    def save_html(self, path: str | Path) -> None:
+        """Write the page."""
+        write_file(Path(path), self.to_html().encode())
 
     def save_svg(self, path: str | Path) -> None:
         """Write the picture."""

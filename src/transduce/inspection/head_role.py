@@ -11,7 +11,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -101,6 +101,8 @@ class HeadRole(NamedTuple):
 class HeadSummary(Picture):
     """What every head attends to, on a sample of texts."""
 
+    view: ClassVar[str] = "head-summary"
+    page_title: ClassVar[str] = "Roles of the heads"
     heads: tuple[HeadRole, ...]
     texts: int
     """Number of texts in the sample."""

@@ -10,7 +10,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -78,6 +78,8 @@ class ComparedOutput:
 class Intervention(Picture):
     """What an intervention changed."""
 
+    view: ClassVar[str] = "intervention"
+    page_title: ClassVar[str] = "Intervention"
     source: str
     """The source text, or the prompt."""
     changes: tuple[str, ...]

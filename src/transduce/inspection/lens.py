@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,8 @@ Stack = Literal["encoder", "decoder"]
 class LogitLens(Picture):
     """Predictions of every decoder layer at every step, and the norms of the residual stream."""
 
+    view: ClassVar[str] = "lens"
+    page_title: ClassVar[str] = "Logit lens"
     layers: tuple[tuple[DecodingStep, ...], ...]
     """By layer from 0 (embedding) to the last, then by step: the distribution, with rank and probability of the token
     that was produced. After the last token of a prompt, that is the likeliest token of the last layer."""

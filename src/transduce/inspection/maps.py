@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from transduce.errors import SettingsError, suggestion
 from transduce.inspection import figure as picture
-from transduce.inspection import page as view
+from transduce.inspection.attention_page import attention_page
 from transduce.inspection.replay import DecodingStep
 from transduce.storage.atomic import write_file
 
@@ -22,6 +22,21 @@ Kind = Literal["encoder", "decoder", "cross", "causal"]
 Subject = Literal["translation", "prompt", "text", "facts"]
 """What was inspected: a translation; a prompt with its continuation; an encoded text; a question about facts."""
 Weights = npt.NDArray[np.float32]
+
+SIDES = {
+    "encoder": ("source", "source"),
+    "decoder": ("produced", "read"),
+    "cross": ("produced", "source"),
+    "causal": ("source", "source"),
+}
+"""Sequences that label the rows and the columns of each kind of map."""
+
+TITLES = {
+    "encoder": "Encoder self-attention",
+    "decoder": "Decoder self-attention",
+    "cross": "Cross-attention",
+    "causal": "Causal self-attention",
+}
 
 
 @dataclass(frozen=True)
@@ -77,7 +92,7 @@ class AttentionMaps:
 
     def __post_init__(self) -> None:
         for kind, weights in self.maps.items():
-            expected = tuple(len(self._names(side)) for side in view.SIDES[kind])
+            expected = tuple(len(self._names(side)) for side in SIDES[kind])
             assert weights.shape[2:] == expected, f"{kind} maps are {weights.shape[2:]}, but their names {expected}"
             weights.flags.writeable = False
 
@@ -92,12 +107,12 @@ class AttentionMaps:
     def rows(self, kind: Kind) -> tuple[str, ...]:
         """Return the names of a map's rows: queries."""
         self._weights(kind)
-        return self._names(view.SIDES[kind][0])
+        return self._names(SIDES[kind][0])
 
     def columns(self, kind: Kind) -> tuple[str, ...]:
         """Return the names of a map's columns: keys."""
         self._weights(kind)
-        return self._names(view.SIDES[kind][1])
+        return self._names(SIDES[kind][1])
 
     def mean(self, kind: Kind, layer: int | None = None) -> Weights:
         """Return the mean over the heads of a layer, or of all layers.  -> (rows, columns)."""
@@ -152,7 +167,7 @@ class AttentionMaps:
 
     def to_html(self) -> str:
         """Return one self-contained page with all maps."""
-        return view.page([self])
+        return attention_page([self])
 
     def save_html(self, path: str | Path) -> None:
         """Write the page."""
@@ -167,7 +182,7 @@ class AttentionMaps:
         """
         kind = kind or self.default_kind or "cross"
         weights_QM, which = self.chosen(kind, layer, head)
-        title = f"{view.TITLES[kind]}: {which}"
+        title = f"{TITLES[kind]}: {which}"
         image = picture.draw_attention(weights_QM, self.rows(kind), self.columns(kind), title)
         picture.save(Path(path), image)
 
@@ -203,4 +218,4 @@ def zero_based(what: str, number: int, count: int) -> int:
 
 def save_page(path: str | Path, maps: Sequence[AttentionMaps]) -> None:
     """Write one page with the maps of several texts."""
-    write_file(Path(path), view.page(maps).encode())
+    write_file(Path(path), attention_page(maps).encode())

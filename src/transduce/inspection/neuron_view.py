@@ -6,7 +6,7 @@ For a key m: score_m = scale · Σ (q ⊙ k_m) + bias_m, and the weights are the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,8 @@ Values = npt.NDArray[np.float32]
 class NeuronView(Picture):
     """One head's query and all keys, their products, scores and weights. M keys of width K."""
 
+    view: ClassVar[str] = "neuron"
+    page_title: ClassVar[str] = "Attention of one head at one query"
     kind: Kind
     layer: int
     head: int

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.inspection.run_example import SAMPLES, check, folder_of, moment, update
-from tests.unit.inspection.test_page_view import Page
+from tests.unit.inspection.test_page import Page
 from transduce.cli.main import run as run_command
 from transduce.errors import CannotCreate, ModelFolderError, SettingsError
 from transduce.inspection.run_record import read_run

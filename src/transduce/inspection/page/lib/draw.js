@@ -46,7 +46,8 @@ function rgb(scale, share) {
 // Ink that can be read on a colour of a scale.
 export function inkOn(colour) {
   const [r, g, b] = colour.match(/[\d.]+/g).map((value) => { const c = value / 255; return c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4; });
-  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.3 ? "#16181d" : "#ffffff";
+  const luminance = 0.2126 * r + 0.7152 * g + 0.0722 * b; // black and white are equally far at 0.18: a contrast of 4.6
+  return luminance > 0.35 ? "#16181d" : luminance > 0.18 ? "#000000" : "#ffffff";
 }
 
 // Calls `act` when dark and light change; returns a function that stops it.

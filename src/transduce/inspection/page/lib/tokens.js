@@ -15,12 +15,14 @@ const spelled = (c) => (c === "\n" ? "↵" : `‹${c.charCodeAt(0).toString(16).
 
 export function specialName(piece) {
   if (Object.hasOwn(SPECIAL, piece)) return SPECIAL[piece];
-  const byte = /^<0x([0-9A-F]{2})>$/.exec(piece), tag = /^(?:>>|<2|__)([\w-]{2,12})(?:<<|>|__)$/.exec(piece);
-  return byte ? `byte ${byte[1]}` : tag ? tag[1] : null;
+  const tag = /^(?:>>|<2|__)([\w-]{2,12})(?:<<|>|__)$/.exec(piece);
+  return tag ? tag[1] : null;
 }
 
 // The text of a piece without marks of its tokenizer.
 export function pieceText(piece) {
+  const byte = /^<0x([0-9A-F]{2})>$/.exec(piece); // part of a character that the vocabulary lacks
+  if (byte) return `‹${byte[1]}›`;
   const text = piece.replace(/^\u2581+/, "").replace(CONTINUES, "").replace(/[\u2581 ]/g, "␣").replace(INVISIBLE, spelled);
   return text || (piece ? "␣" : "∅");
 }
@@ -30,7 +32,8 @@ export function tokenList(pieces, words = null) {
   const marked = pieces.some((piece) => piece.startsWith("\u2581"));
   let before = null;
   return pieces.map((piece, index) => {
-    const special = specialName(piece), word = words ? words[index] ?? null : null;
+    const named = specialName(piece), special = named === "end" && index === 0 && pieces.length > 1 ? "start" : named; // some models begin with the end token
+    const word = words ? words[index] ?? null : null;
     let starts = true;
     if (index && special === null) {
       if (word !== null) starts = word !== before;
@@ -41,8 +44,16 @@ export function tokenList(pieces, words = null) {
   });
 }
 
-// Consecutive tokens of one word: { text, from, to, special, word }; `to` is the index after the last.
-export function wordList(tokens) {
+// Consecutive tokens of one word: { text, from, to, special, word }; `to` is the index after the last. `text` is what the
+// tokens are of, if it is known: its words are shown as they are written, whatever their pieces look like.
+export function wordList(tokens, text = null) {
+  const written = text?.trim().split(/\s+/u) ?? [], last = tokens.reduce((most, token) => Math.max(most, token.word ?? -1), -1);
+  const groups = grouped(tokens);
+  if (written.length === last + 1) for (const group of groups) if (group.word !== null && !groups.some((one) => one !== group && one.word === group.word)) group.text = written[group.word];
+  return groups;
+}
+
+function grouped(tokens) {
   const found = [];
   for (const token of tokens) {
     const last = found[found.length - 1];

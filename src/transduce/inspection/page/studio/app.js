@@ -84,7 +84,6 @@ class App {
 
   fillModels(version) {
     replace(this.chooser, this.session.models.map((one) => h("option", { value: String(one.index) }, one.name)));
-    this.chooser.hidden = this.session.models.length < 2 && false;
     byId("masthead").querySelector("h1").title = `version ${version}`;
   }
 
@@ -143,9 +142,14 @@ class App {
   }
 
   updatePanel() {
+    if (!this.tab) return; // the page is starting
     this.bar?.update();
     this.markTabs();
-    this.panels[this.tab]?.panel.update?.();
+    const { needs, title } = TABS[this.tab], able = !needs || (this.session.model.views ?? []).includes(needs), { root, panel } = this.panels[this.tab];
+    byId("unable")?.remove();
+    root.hidden = !able;
+    if (able) panel.update?.();
+    else byId("main").append(h("p", { class: "empty", id: "unable" }, `${this.session.model.name} has no view of this kind: ${title}.`));
   }
 
   // ---- links and files

@@ -6,7 +6,7 @@ function embedded(value) {
 }
 
 function fileName(title) {
-  const plain = title.normalize("NFKD").replace(/[^\p{Letter}\p{Number}]+/gu, "-").replace(/^-+|-+$/g, "").slice(0, 60);
+  const plain = title.normalize("NFC").replace(/[^\p{Letter}\p{Mark}\p{Number}]+/gu, "-").slice(0, 60).replace(/^-+|-+$/g, "");
   return `${plain || "view"}.html`;
 }
 

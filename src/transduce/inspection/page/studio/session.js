@@ -149,9 +149,13 @@ export class Session extends EventTarget {
   async force(segment, tokens) {
     const request = { ...segment.pass.request, prefix_tokens: tokens };
     const pass = await this.api.record(request);
+    this.take(segment, pass);
+    return pass;
+  }
+
+  take(segment, pass) {
     segment.undo.push(segment.pass);
     this.setPass(segment, pass);
-    return pass;
   }
 
   undo(segment) {

@@ -12,8 +12,8 @@ export function translatePanel(root, app) {
   const { session } = app, options = optionsBar(app);
   const write = debounced(() => session.setText(input.value), 220);
   const input = h("textarea", { class: "source-text", "aria-label": "Text", spellcheck: "false", dir: "auto", rows: "3", placeholder: "Type a text …", oninput: write });
-  const examples = h("p", { class: "examples" }), progress = h("p", { class: "hint progress" }), result = h("div", { class: "result", "aria-label": "Translation", role: "region" });
-  replace(root, h("div", { class: "translate" }, h("div", { class: "write" }, input, examples, options.element), h("div", {}, result, progress)));
+  const languages = h("div", { class: "controls languages" }), examples = h("p", { class: "examples" }), progress = h("p", { class: "hint progress" }), result = h("div", { class: "result", "aria-label": "Translation", role: "region" });
+  replace(root, h("div", { class: "translate" }, h("div", { class: "write" }, languages, input, examples, options.element), h("div", {}, result, progress)));
 
   const live = {
     choose: async (segment, tokens) => {
@@ -56,10 +56,22 @@ export function translatePanel(root, app) {
     input.placeholder = { language_modeling: "Type a prompt …", text_encoding: "Type a text …" }[session.model.task] ?? "Type a text to translate …";
   }
 
+  function drawLanguages() { // only of a model that has a choice
+    const { model, options: given } = session;
+    const select = (name, title, choices, first) => (choices?.length > 1 ? h("label", {}, title, h("select", { "aria-label": title,
+      onchange: (event) => session.setOptions({ ...session.options, [name]: event.target.value || undefined }) },
+    choices.map((one) => h("option", { value: one, selected: one === (given[name] ?? first) }, one)))) : null);
+    replace(languages, select("source_language", "From", model.source_languages, model.default_source), select("target_language", "To", model.target_languages, model.default_target));
+    languages.hidden = !languages.children.length;
+  }
+
+  session.addEventListener("options", drawLanguages);
+  session.addEventListener("model", drawLanguages);
   session.addEventListener("text", drawAll);
   session.addEventListener("model", drawExamples);
   session.addEventListener("segment", (event) => { view?.changed(event.detail); drawProgress(); });
   drawExamples();
+  drawLanguages();
   options.draw();
   drawAll();
   return { saved: () => savedTranslation(app) };

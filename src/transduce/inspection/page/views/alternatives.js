@@ -21,7 +21,7 @@ function choice(option, { taken, act }) {
 // The distribution that a token was chosen from, as a list; `act(option)` forces another one.
 export function choiceList(step, id, act = null) {
   const options = [...step.top];
-  if (id !== undefined && !options.some((one) => one.token === id)) options.push({ token: id, piece: step.piece ?? "", probability: step.probability });
+  if (id !== undefined && id !== null && !options.some((one) => one.token === id)) options.push({ token: id, piece: step.piece ?? "", probability: step.probability });
   return h("ol", { class: "choices" }, options.map((option) => choice(option, { taken: option.token === id, act })));
 }
 

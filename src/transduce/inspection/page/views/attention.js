@@ -9,13 +9,13 @@ import { h, perFrame, replace, identity, unseen } from "../lib/element.js";
 import { onTheme, paintDots } from "../lib/draw.js";
 import { weightText, counted } from "../lib/numbers.js";
 import { behind, dataTable } from "../lib/table.js";
-import { shortened, tokenName, tokenText } from "../lib/tokens.js";
+import { shortened, tokenList, tokenName, tokenText } from "../lib/tokens.js";
 import { MapStore, MEAN, headName, joinedMap, largestWeight } from "./map-store.js";
 import { headGrid } from "./head-grid.js";
 import { heatMap } from "./heat-map.js";
 import { headLines } from "./head-lines.js";
 import { tokenStrip } from "./token-strip.js";
-import { rowDetail } from "./row-detail.js";
+import { rowDetail, predictionAt } from "./row-detail.js";
 import { arithmeticOf } from "./neuron.js";
 
 const KINDS = {
@@ -28,7 +28,22 @@ const MEASURED = "Roles are measured on sample sentences: at least half of a hea
 const SAME = ["encoder", "causal"]; // kinds whose rows and columns are one text
 
 export function attentionView(root, data, live = null) {
-  return data.texts ? severalTexts(root, data.texts, live) : new AttentionView(root, data, live);
+  return data.texts ? severalTexts(root, data.texts, live) : oneText(root, data, live);
+}
+
+function oneText(root, data, live) {
+  return Object.keys(data.kinds).length ? new AttentionView(root, data, live) : predictions(root, data);
+}
+
+// A model without attention: its text, and what it predicted after each token.
+function predictions(root, data) {
+  const link = { row: null, column: null, set: () => {}, pin: (row) => show(row) }, strip = tokenStrip(link), place = h("div", { class: "row-detail" });
+  const names = tokenList(data.pieces ?? []).map((token) => ({ ...token, from: token.index, to: token.index + 1 }));
+  const show = (row) => { link.row = row; strip.light(); replace(place, predictionAt(data, null, row)); };
+  replace(root, h("div", { class: "view attention" }, h("p", { class: "hint" }, "This model has no attention maps. Select a token to see what was predicted after it."), h("section", {}, strip.element, place)));
+  strip.show([names, names], true, ["Text", "Text"], data.generated ?? 0);
+  if (names.length) show(names.length - 1);
+  return { data, setRoles: () => {}, state: () => ({ row: link.row }), restore: ({ row }) => { if (Number.isInteger(row) && names[row]) show(row); }, destroy: () => root.replaceChildren() };
 }
 
 // A page with several texts: one is shown at a time.
@@ -36,7 +51,7 @@ function severalTexts(root, texts, live) {
   const place = h("div", {}), select = h("select", { onchange: () => open(Number(select.value)) },
     texts.map((text, index) => h("option", { value: String(index) }, shortened(text.source.replace(/\s+/g, " "), 90))));
   let view = null;
-  const open = (index) => { view?.destroy(); view = new AttentionView(place, texts[index], live); };
+  const open = (index) => { view?.destroy(); view = oneText(place, texts[index], live); };
   replace(root, texts.length > 1 ? h("p", {}, h("label", {}, "Text ", select)) : null, place);
   open(0);
   return { state: () => ({ text: Number(select.value), ...view.state() }), destroy: () => view.destroy(),
@@ -48,8 +63,9 @@ class AttentionView {
     Object.assign(this, { root, data, live, store: new MapStore(data, live) });
     const kinds = Object.keys(data.kinds);
     const causal = data.subject === "prompt";
-    this.at = { kind: kinds.includes("cross") ? "cross" : kinds[0] ?? null, layer: MEAN, head: MEAN, row: null, words: false, least: 0.1, stretch: false, skip: causal };
+    this.at = { kind: kinds.includes("cross") ? "cross" : kinds[0] ?? null, layer: MEAN, head: MEAN, row: null, words: false, least: 0.1, stretch: kinds.some((kind) => data.kinds[kind].columns.length > 80), skip: causal };
     this.link = this.makeLink();
+    if (causal && kinds.length) this.at.row = this.link.pinned = data.kinds[kinds[0]].rows.length - 1; // what comes next
     this.build();
     this.stopTheme = onTheme(() => { this.grid.redraw(); this.show(); });
     this.openKind(this.at.kind);
@@ -118,13 +134,14 @@ class AttentionView {
   }
 
   role(layer, head) {
-    return this.data.roles?.find((one) => one.kind === this.at.kind && one.layer === layer && one.head === head)?.role ?? null;
+    return this.data.roles?.find((one) => one.kind === this.at.kind && one.layer === layer && one.head === head && one.role !== "mixed")?.role ?? null;
   }
 
   setRoles(roles) {
     this.data.roles = roles;
     this.gridHint.textContent = MEASURED;
-    if (this.at.kind) { this.grid.show(this.at.kind); this.grid.mark(this.at.layer, this.at.head); }
+    this.grid.show(this.at.kind);
+    this.openHead(this.at.layer, this.at.head, true);
   }
 
   // ---- what is shown
@@ -134,8 +151,6 @@ class AttentionView {
     const kinds = Object.keys(this.data.kinds);
     replace(this.kinds, ["encoder", "decoder", "cross", "causal"].filter((one) => kinds.includes(one)).map((one) => h("button", { type: "button", "aria-pressed": one === kind,
       onclick: () => { Object.assign(this.at, { layer: MEAN, head: MEAN, row: null }); this.link.pinned = null; this.openKind(one); this.live?.changed?.(); } }, KINDS[one][0])));
-    this.root.firstElementChild.classList.toggle("without", !kind);
-    if (!kind) { this.about.textContent = "This model has no attention maps."; return; }
     const { layers, heads } = this.data.kinds[kind];
     this.at.layer = Math.min(this.at.layer, layers);
     this.at.head = Math.min(this.at.head, heads);
@@ -166,7 +181,6 @@ class AttentionView {
   change(settings) {
     const renamed = "words" in settings;
     Object.assign(this.at, settings);
-    if (!this.at.kind) return;
     if (renamed) { this.link.pinned = this.at.row = null; this.renameTokens(); this.showRow(); }
     this.show();
     this.live?.changed?.();
@@ -175,7 +189,6 @@ class AttentionView {
   async show() {
     const { kind, layer, head, words } = this.at, wanted = `${kind} ${layer} ${head} ${words}`;
     this.wanted = wanted;
-    if (!kind) return;
     let map;
     try { map = await this.store.map(kind, layer, head); } catch (error) { this.readout.textContent = error.message; return; }
     if (this.wanted !== wanted) return;

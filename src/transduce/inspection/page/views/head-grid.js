@@ -2,7 +2,7 @@
 import { h, replace, whenSeen } from "../lib/element.js";
 import { paintDots } from "../lib/draw.js";
 import { roving } from "../lib/keys.js";
-import { MEAN, headName, reducedMap, rooted } from "./map-store.js";
+import { MEAN, headName, largestWeight, reducedMap, rooted } from "./map-store.js";
 
 const DOTS = 96; // a thumbnail's resolution
 
@@ -16,7 +16,8 @@ export function headGrid(store, { choose, role }) {
     store.map(kind, layer, head).then((map) => {
       if (kind !== of) return;
       const { values, high, wide } = reducedMap(map, rows.length, columns.length, DOTS);
-      paintDots(button.querySelector("canvas"), rooted(values), high, wide, 1);
+      const most = Math.max(0.3, Math.min(1, largestWeight(values, wide))); // long texts have small weights; diffuse heads stay pale
+      paintDots(button.querySelector("canvas"), rooted(values), high, wide, Math.sqrt(most));
       button.classList.add("drawn");
     }, () => button.classList.add("failed"));
   }

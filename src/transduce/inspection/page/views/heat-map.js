@@ -99,6 +99,7 @@ export function heatMap(link, { label = "Heat map" } = {}) {
     }
     context.restore();
     context.textAlign = "left";
+    context.save();
     context.beginPath();
     context.rect(left - 1, 0, 1e5, top);
     context.clip();
@@ -106,6 +107,7 @@ export function heatMap(link, { label = "Heat map" } = {}) {
       if (c !== link.column && link.column !== null && every > 1 && Math.abs(c - link.column) < every) continue;
       write(labelOf(names[1][c]), c === link.column, left - x + (c + 0.5) * cell, top - 6, -Math.PI / 2);
     }
+    context.restore(); // a clip that stays would hide everything else in the next frame
   }
 
   function zoom(factor, at = null) {

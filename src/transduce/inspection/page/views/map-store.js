@@ -49,7 +49,12 @@ export class MapStore {
   names(kind, joined) {
     const { rows, columns } = this.data.kinds[kind], [rowSide, columnSide] = SIDES[kind], words = this.data.words ?? {};
     const tokens = [tokenList(rows, words[rowSide]), tokenList(columns, words[columnSide])];
-    return tokens.map((one) => (joined ? wordList(one) : one.map((token) => ({ ...token, from: token.index, to: token.index + 1 }))));
+    return tokens.map((one, at) => this.named(one, at ? columnSide : rowSide, joined));
+  }
+
+  named(one, side, joined) {
+    const text = this.data.subject !== "translation" ? null : side === "source" ? this.data.source : this.data.output;
+    return joined ? wordList(one, text) : one.map((token) => ({ ...token, from: token.index, to: token.index + 1 }));
   }
 }
 

@@ -51,17 +51,18 @@ export function rowDetail(store, { choose }) {
         h("th", { scope: "row" }, tokenText(names[1][one.column]), h("small", {}, ` ${one.column + 1}`)),
         h("td", {}, weightBar(one.mean)), h("td", {}, weightBar(one.most)),
         h("td", {}, h("button", { type: "button", class: "quiet", title: headName(one.layer, one.head), onclick: () => choose(one.layer, one.head) }, `${one.layer}.${one.head}`, unseen(headName(one.layer, one.head))))))));
-    replace(element, h("div", { class: "scroll" }, table), prediction(kind, row));
-  }
-
-  function prediction(kind, row) { // steps belong to the rows of what is written, and to every row of a prompt
-    const { steps = [], subject } = store.data;
-    const own = kind === "encoder" && subject !== "text" ? null : steps.find((step) => step.position === row);
-    if (!own) return null;
-    const title = subject === "translation" ? "Predicted at this step" : subject === "text" ? "Predicted for this mask" : "Predicted after this token";
-    return h("div", { class: "prediction" }, h("h3", {}, title), h("p", { class: "hint" }, `Entropy ${own.entropy.toFixed(2)} bits.`,
-      own.rank ? ` What followed has rank ${own.rank} and ${percent(own.probability)}.` : ""), choiceList(own, own.token));
+    replace(element, h("div", { class: "scroll" }, table), predictionAt(store.data, kind, row));
   }
 
   return { element, show, clear: () => { shown = ""; replace(element); } };
+}
+
+// What was predicted at a row: steps belong to the rows of what is written, to masked tokens, and to every row of a prompt.
+export function predictionAt(data, kind, row) {
+  const { steps = [], subject } = data;
+  const own = kind === "encoder" && subject !== "text" ? null : steps.find((step) => step.position === row);
+  if (!own) return null;
+  const title = subject === "translation" ? "Predicted at this step" : subject === "text" ? "Predicted for this mask" : "Predicted after this token";
+  return h("div", { class: "prediction" }, h("h3", {}, title), h("p", { class: "hint" }, `Entropy ${own.entropy.toFixed(2)} bits.`,
+    own.rank ? ` What followed has rank ${own.rank} and ${percent(own.probability)}.` : ""), choiceList(own, own.token));
 }

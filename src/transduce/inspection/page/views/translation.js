@@ -10,7 +10,7 @@ import { percent, fixed, counted } from "../lib/numbers.js";
 import { direction, tokenList, tokenText, wordList, tokenName } from "../lib/tokens.js";
 import { roving } from "../lib/keys.js";
 import { behind, dataTable } from "../lib/table.js";
-import { writtenTokens, forcedTokens, linkedWords } from "./written.js";
+import { writtenTokens, forcedTokens, keptTokens, linkedWords } from "./written.js";
 import { tokenCard } from "./alternatives.js";
 
 export function translationView(root, data, live = null) {
@@ -85,7 +85,7 @@ export function translationView(root, data, live = null) {
 // ---- one sentence
 
 function sentence(owner, { card, raw, live, line, segment }) {
-  const { pass } = owner, words = wordList(tokenList(pass.source_pieces ?? [], pass.source_words)), written = writtenTokens(pass);
+  const { pass } = owner, words = wordList(tokenList(pass.source_pieces ?? [], pass.source_words), pass.source), written = writtenTokens(pass);
   const source = sourceLine(pass, words), target = h("p", { class: "target", dir: direction(pass.output), role: "group", "aria-label": "Tokens of the translation" });
   const light = (token) => lightSource(source, pass, words, token, raw(segment, token?.position ?? 0));
   const buttons = written.map((token) => tokenButton(token, {
@@ -95,13 +95,13 @@ function sentence(owner, { card, raw, live, line, segment }) {
   }, card));
   const about = (token) => ({ token, pass, words, raw: (position) => raw(segment, position),
     act: live && ((option) => live.choose(segment, forcedTokens(pass, token, option.token))) });
-  replace(target, written.map((token, index) => [token.starts && index && !token.special ? " " : null, buttons[index]]));
+  replace(target, written.map((token, index) => [token.starts && index && !token.special ? " " : null, buttons[index], token.text.includes("↵") ? h("br", {}) : null]));
   roving(target, () => buttons);
   return [pass.subject === "prompt" ? null : source, target, live ? footLine(segment, line, live) : null];
 }
 
 function sourceLine(pass, words) {
-  return h("p", { class: "source", dir: direction(pass.source) }, words.filter((word) => word.special !== "end").map((word, index) => [
+  return h("p", { class: "source", dir: direction(pass.source) }, words.filter((word) => word.special !== "end" && word.text !== "␣").map((word, index) => [
     index && word.starts ? " " : null, h("span", { class: "word", "data-word": String(word.word), "data-from": String(word.from), "data-to": String(word.to) }, tokenText(word))]));
 }
 
@@ -152,7 +152,7 @@ function tokenButton(token, { enter, leave, open }, card) {
 }
 
 function footLine(segment, line, live) {
-  const { pass } = segment, kept = pass.request?.prefix_tokens?.length ?? 0;
+  const { pass } = segment, kept = keptTokens(pass);
   const jump = (tab, title) => h("button", { type: "button", class: "quiet", onclick: () => live.open(tab, line, segment) }, title);
   return h("p", { class: "foot" },
     h("span", {}, `score ${fixed(pass.score, 3)} · ${counted(pass.produced_pieces.length, "token")}`,
