@@ -10,9 +10,10 @@ import torch
 import transduce
 from tests.unit.small_language_model import WINDOW, save_writer, writer
 from transduce.errors import SettingsError
-from transduce.inference.generator import Generator, _StreamedText
+from transduce.inference.generator import Generator
 from transduce.model_folder import ModelFolder
 from transduce.text.corpus import DocumentPart
+from transduce.text.tokenizer.streaming import StreamedText
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.text.tokenizer.training import train_tokenizer
 
@@ -203,7 +204,7 @@ def test_streamed_text_is_decoded_in_a_window_and_equals_the_whole(kind: str) ->
         longest = max(longest, len(tokens))
         return tokenizer.decode(tokens)
 
-    streamed = _StreamedText(decode, prompt)
+    streamed = StreamedText(decode, prompt)
     for count in range(1, len(written) + 1):
         before, tail = streamed.decode(written[:count])
         if count % 50 == 0 and not tail.endswith("\ufffd"):
