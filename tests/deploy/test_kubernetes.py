@@ -106,9 +106,8 @@ def test_the_server_answers_a_probe_that_calls_it_by_the_address_of_its_pod() ->
     for address, host in (("10.1.2.3", "10.1.2.3:8000"), ("fd00::7", "[fd00::7]:8000")):
         allowed = tuple(address if one == f"$({name})" else one for one in hosts)
         client = Front(keys=("key",), hosts=allowed).client
-        for path in OPEN_ROUTES:
-            found = client.get(path.replace("{asset:path}", "base.css"), headers={"Host": host})
-            assert found.status_code == 200
+        for path in ("/health", "/ready"):
+            assert client.get(path, headers={"Host": host}).status_code == 200
         assert client.get("/health", headers={"Host": "10.9.9.9:8000"}).status_code == 421
 
 

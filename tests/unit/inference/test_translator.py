@@ -376,3 +376,21 @@ def test_of_a_long_text_without_spaces_only_what_was_read_is_shown(kind: str) ->
     maps = copier(kind, limit=12).attention("foxdog" * 40)
     assert maps.source != "foxdog" * 40 and ("foxdog" * 40).startswith(maps.source)
     assert maps.source == "".join(tokenizer(kind).decode(tokenizer(kind).encode("foxdog" * 40)[:11]).split())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Ten cats.", " Ten cats.  Ten dogs!\n\n\tTen trees \n", "\n\n", "a\nb", "Ten\u2028cats. Ten dogs.\r\nTen trees."],
+)
+def test_a_text_that_is_cut_and_joined_is_the_text(text: str) -> None:
+    leading, sentences = copier("word").cut(text)
+    assert leading + "".join(sentence + space for sentence, space in sentences) == text
+    assert all(sentence.strip() == sentence and sentence for sentence, _ in sentences)
+
+
+def test_a_long_sentence_is_cut_into_what_the_model_reads() -> None:
+    translator = copier("word", 4)
+    _, sentences = translator.cut("ten small cats sleep under ten dog")
+    assert [sentence for sentence, _ in sentences] == ["ten small cats", "sleep under ten", "dog"]
+    assert [space for _, space in sentences] == [" ", " ", ""]
+    assert [len(copier("word").cut("Ten cats. Ten dogs.", split)[1]) for split in (True, False)] == [2, 1]

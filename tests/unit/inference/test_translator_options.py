@@ -253,3 +253,14 @@ def test_a_stream_that_nobody_reads_keeps_nobody_waiting() -> None:
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(translator, "the lazy dog").result(timeout=60) == "the lazy dog"
     assert begun + "".join(stream) == "the quick brown fox jumps"
+
+
+def test_a_required_word_is_written_whatever_the_source_says() -> None:
+    translator = copier("bpe")
+    required = Constraints(require=["dog"], terms={"fox": "cats"})
+    plain, other = translator.translate(["ten small", "the fox"], constraints=required, beam_size=8)
+    assert "dog" in plain.split() and "cats" not in plain.split()
+    assert {"dog", "cats"} <= set(other.split())
+    for words, message in (([" "], "empty"), ("dog", "lists")):
+        with pytest.raises(SettingsError, match=message):
+            translator.translate(["ten"], constraints=Constraints(require=words))
