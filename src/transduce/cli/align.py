@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from transduce.cli.corpus_options import UnusedUnits, pair_corpus, pair_options
+from transduce.cli.corpus_options import UnusedUnits, pair_corpus, pair_options, select_languages
 from transduce.cli.options import (
     device_option,
     format_option,
@@ -44,8 +44,9 @@ def command(run: str, device: str, output_format: str, **options: Any) -> None:
     corpus, unused = pair_corpus(options), UnusedUnits()
     translator, too_long = load_translator(run), 0
     place(translator.model, device, run)
-    translator.languages.select(options["target_language"], options["source_language"])
-    for window in windows((pair.source, pair.target) for pair in read_pairs(corpus, skip=unused)):
+    select_languages(translator, options)
+    languages = translator.languages.source, translator.languages.target
+    for window in windows((pair.source, pair.target) for pair in read_pairs(corpus, languages, unused)):
         for links in translator.align(window):
             too_long += links is None
             if output_format == "json":

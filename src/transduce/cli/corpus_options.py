@@ -13,6 +13,7 @@ from transduce.config import Table
 from transduce.errors import SettingsError
 
 if TYPE_CHECKING:
+    from transduce.inference.translator import Translator
     from transduce.text.corpus import CorpusFiles, Pair
 
 FORMATS = ("tsv", "csv", "jsonl", "tmx", "xliff", "po")
@@ -192,6 +193,13 @@ def pair_corpus(options: dict[str, Any]) -> CorpusFiles:
     files = {name: options[name] for name in ("source", "target", "path") if options[name]}
     languages = corpus_languages(options) if options["path"] else {}
     return CorpusFiles.from_table({**files, **file_settings(options), **languages}, "the command line")
+
+
+def select_languages(translator: Translator, options: dict[str, Any]) -> None:
+    """Select the languages of a model; with a model of one language pair, they name those of a TMX or XLIFF file."""
+    names_file = options["path"] is not None and pair_corpus(options).layout in ("tmx", "xliff")
+    if translator.languages.tags is not None or not names_file:
+        translator.languages.select(options["target_language"], options["source_language"])
 
 
 class UnusedUnits:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from transduce.cli.corpus_options import UnusedUnits, pair_corpus, pair_options
+from transduce.cli.corpus_options import UnusedUnits, pair_corpus, pair_options, select_languages
 from transduce.cli.options import (
     check_exclusive,
     device_option,
@@ -75,7 +75,7 @@ def command(run: str, text: str | None, rerank: str | None, output_format: str, 
 
     translator = load_translator(run, *options["ensemble"])
     place(translator.model, options["device"], run)
-    translator.languages.select(options["target_language"], options["source_language"])
+    select_languages(translator, options)
     translator.read_images_from(None, options["path"] or options["source"])
     if rerank is None:
         _score(translator, as_json, options)
@@ -89,8 +89,9 @@ def _score(translator: Translator, as_json: bool, options: dict[str, Any]) -> No
     from transduce.text.corpus import read_pairs
 
     corpus, unused = pair_corpus(options), UnusedUnits()
+    languages = translator.languages.source, translator.languages.target
     loss, tokens, scored, too_long = 0.0, 0, 0, 0
-    for window in windows((pair.source, pair.target) for pair in read_pairs(corpus, skip=unused)):
+    for window in windows((pair.source, pair.target) for pair in read_pairs(corpus, languages, unused)):
         for (_, text), found in zip(window, translator.score(window), strict=True):
             if found is None:
                 too_long += 1

@@ -42,3 +42,14 @@ def test_control_characters_that_the_source_lacks_become_spaces(character: str) 
     assert one_line(f"a{character}b\r\n") == "a b  "
     assert one_line(f"a{character}b\n", f"x{character}") == f"a{character}b "
     assert one_line("a\tb") == "a\tb"
+
+
+def test_tags_that_a_model_does_not_copy_are_placed_by_alignment(tmp_path: Path) -> None:
+    """The vocabulary has only words, so the tags are taken out and put back where the words around them went."""
+    page = "<p>the quick <b>brown fox</b> jumps over <i>the lazy</i> dog</p>\n<p>ten <img src=x> small cats</p>\n"
+    path, output = tmp_path / "page.html", tmp_path / "output"
+    path.write_text(page)
+    job = TranslationJob.of(copier("word"), JobOptions("html", {"method": "greedy"}, document=str(path)))
+    with open_stream(str(output)) as sink:
+        run_job(job, Source.open(str(path)), sink, Silent(), str(path))  # type: ignore[arg-type]
+    assert output.read_text() == page
