@@ -125,8 +125,11 @@ def test_prepare_that_is_stopped_leaves_nothing(place: Path, number: signal.Sign
 
 
 def test_translate_that_is_stopped_leaves_no_half_file_and_no_abort(place: Path) -> None:
-    """While it waits for standard input: Python itself would abort on the way out."""
+    """While it waits for more of standard input: Python itself would abort on the way out."""
     process = start("translate", "run", "--output", "out.txt", stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write(b"a b\n")  # the first bytes say that these are plain lines
+    process.stdin.flush()
     wait_until(lambda: any(path.name.startswith(".out.txt") for path in place.iterdir()), process)
     process.send_signal(signal.SIGINT)
     assert ended(process) == (130, "interrupted")

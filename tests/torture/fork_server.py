@@ -172,7 +172,8 @@ def _warm_up() -> None:
         changes = ["--set", "training.updates=2", "--set", "training.validate_every=1"]
         folder = str(path.parent / "run")
         code = run(["train", "--recipe", str(path), *changes, "--output", folder])
-        code += run(["translate", folder, str(path), "--output", f"{folder}/out", "--engine", "torch"])
+        written = ["--output", f"{folder}/out", "--engine", "torch", "--format", "text"]
+        code += run(["translate", folder, str(path), *written])
         code += run(["import", folder, "--output", f"{folder}/imported"]) - 65
         sys.stderr = stderr
     assert code == 0

@@ -44,7 +44,7 @@ def test_tokenizer_settings_that_are_not_given_are_chosen_as_in_training(
     lines = [f"{' '.join(str(row * row % 7919))}\t{' '.join(str(row))}\n" for row in range(100)]
     (place / "x.tsv").write_text("".join(lines))
     assert run(["prepare", "--path", "x.tsv", "--output", "new"]) == 0
-    assert "chosen: the source has 10 different words" in capsys.readouterr().err
+    assert "chosen: the source is symbols, 10 different words" in capsys.readouterr().err
     assert run(["train", "--path", "x.tsv", "--prepared", "new", "--output", "never"]) == 2
     assert run(["train", "--path", "x.tsv", "--dry-run"]) == 0
     chosen = tomllib.loads(capsys.readouterr().out)["tokenizer"]

@@ -74,7 +74,7 @@ def test_time_is_linear_in_what_is_repeated(what: str) -> None:
     """The square would take 256 times as long; the bound is generous, and short times are not compared."""
     kind, document = REPEATED[what]
     less, more = (seconds(kind, document(count)) for count in (SMALL, SMALL * TIMES))
-    assert more < 4 * TIMES * max(less, 0.01), (less, more)
+    assert more < 4 * TIMES * max(less, 0.1), (less, more)
 
 
 def test_a_subtitle_of_32_000_closing_tags_takes_no_half_minute() -> None:
@@ -94,4 +94,4 @@ def test_placeholders_take_linear_time(text: str) -> None:
         return time.process_time() - began
 
     less, more = taken(SMALL), taken(SMALL * TIMES)
-    assert more < 4 * TIMES * max(less, 0.01), (less, more)
+    assert more < 4 * TIMES * max(less, 0.1), (less, more)
