@@ -280,6 +280,7 @@ def test_a_model_is_exported_once_and_whole(place: Path, capsys: pytest.CaptureF
     assert capsys.readouterr().out == "out/small\n"
     names = {path.name for path in Path("out/small").iterdir()}
     assert names == {
+        "README.md",
         "config.json",
         "manifest.json",
         "model.bin",
@@ -295,7 +296,7 @@ def test_a_model_is_exported_once_and_whole(place: Path, capsys: pytest.CaptureF
 
 def test_an_export_reports_which_search_options_are_lost(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["export", "run", "--to", "huggingface", "--output", "theirs"]) == 0
-    (line,) = capsys.readouterr().err.splitlines()
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: ")]
     assert line.startswith("note: search.length_normalization = 'gnmt'")
     kept = {"method": "beam", "length_normalization": "power", "length_penalty": 1.6, "repetition_penalty": 1.2}
     assert unsupported_options(kept) == []
