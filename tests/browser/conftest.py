@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,22 +14,6 @@ import pytest
 from tests.torture.served_model import save_random_model
 
 SIZES = {"desktop": (1440, 900), "phone": (390, 844)}
-FLAGS = ["--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
-
-
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Any]:
-    """A headless Chromium; skips where there is none."""
-    sync_api = pytest.importorskip(
-        "playwright.sync_api", reason="playwright is not installed; `make test-browser` installs it"
-    )
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if path is None:
-        pytest.skip("no Chromium is installed; install the package chromium of your system")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="session")

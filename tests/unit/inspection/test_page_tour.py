@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,27 +15,15 @@ from transduce.inspection.maps import AttentionMaps, float16_array
 from transduce.inspection.page import saved_page
 from transduce.inspection.replay import ForcedDecoding
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 OPTIONS: dict[str, Any] = {"max_length": 6, "min_length": 4}
 FOCUS = {"row": 1, "layer": 2, "head": 3}
 Open = Callable[[str, dict[str, Any]], Any]
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
-    if CHROMIUM is None:
-        pytest.skip("needs a browser: apt install chromium")
-    with sync_api.sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield found
-        found.close()
-
-
 @pytest.fixture
-def open_view(browser: Any, tmp_path: Path) -> Iterator[Open]:
+def open_view(chromium: Any, tmp_path: Path) -> Iterator[Open]:
     """Open a saved page; whatever the console complains about fails the test."""
-    page, complaints = browser.new_page(viewport={"width": 390, "height": 844}), []
+    page, complaints = chromium.new_page(viewport={"width": 390, "height": 844}), []
     page.on("console", lambda message: complaints.append(message.text))
     page.on("pageerror", lambda error: complaints.append(str(error)))
 
