@@ -44,7 +44,7 @@ from transduce.storage.layout import (
     WEIGHTS,
 )
 from transduce.storage.manifest import check_format, check_hash, verify, write_manifest
-from transduce.storage.untrusted import FLOATING, SafetensorsHeader, TensorEntry
+from transduce.storage.untrusted import FLOATING, SafetensorsHeader, TensorEntry, read_regular
 from transduce.text.tokenizer import AnyTokenizer, load_tokenizer
 
 HASHED_FIRST = 64 * 2**20
@@ -57,6 +57,7 @@ MAX_VOCABULARY = 2_000_000
 """Largest vocabulary of a model; the largest public ones have a million tokens."""
 DTYPES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
 """Dtypes of weights, by their names in a header."""
+MAX_CARD_BYTES = 2**20
 CTRANSLATE2_WEIGHTS = "model.bin"
 RENAMED_NOTES = {"opens_with": "prompt_start"}
 """Notes that the first folders of format 2 have under another name."""
@@ -73,6 +74,8 @@ class ModelFolder:
     """The same object as the source's if both sides share one."""
     notes: Table = field(default_factory=dict)
     """Languages, search defaults, labels: what belongs to the model besides its settings and weights."""
+    card: str = ""
+    """The model card that it was loaded with."""
 
     @property
     def task(self) -> str:
@@ -175,7 +178,9 @@ def load_model(folder: Path) -> ModelFolder:
     weights = load_weights(folder / WEIGHTS)
     model = catalog.build(config, sizes)  # `describe_model` has compared it with the header of the weights
     put_weights(model, weights, folder / WEIGHTS)
-    return ModelFolder(model.eval(), config, found.source_tokenizer, found.target_tokenizer, found.notes)
+    card = folder / MODEL_CARD
+    text = read_regular(card, MAX_CARD_BYTES).decode("utf-8", "replace") if os.path.lexists(card) else ""
+    return ModelFolder(model.eval(), config, found.source_tokenizer, found.target_tokenizer, found.notes, text)
 
 
 def _check_header(folder: Path, config: Config, sizes: VocabularySizes) -> None:

@@ -3,59 +3,151 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from transduce.config import Table, difference, merge
-from transduce.errors import ModelFolderError, SettingsError
+from transduce.errors import DataError, ModelFolderError, SettingsError
 from transduce.evaluation.metrics import select_metrics
 from transduce.evaluation.significance import SAMPLES
 from transduce.inference.generator import Generator
 from transduce.inference.load import load, load_translator
 from transduce.inference.text_encoder import TextEncoder
 from transduce.inference.translator import Translator
+from transduce.interop.pretrained import model_folder
 from transduce.model_folder import ModelFolder, save_model
 from transduce.models.interface import move
 from transduce.recipe import Recipe, fill_in, precision_note, read_recipe, resume_recipe
+from transduce.run_arguments import Arguments, Both, Texts
 from transduce.run_setup import Progress, RunSetup, check_preparation
 from transduce.storage.layout import MODEL, RECIPE
 from transduce.tasks.catalog import load_prepared
 from transduce.tasks.text_encoding.evaluation import EncoderEvaluation, evaluate_encoder
-from transduce.tasks.translation.evaluation import TranslationEvaluation, evaluate_translators, read_test_set
+from transduce.tasks.translation.evaluation import TestSet, TranslationEvaluation, evaluate_translators, read_test_set
+from transduce.text.argument import checked_texts, is_several
 from transduce.text.corpus import CorpusFiles
+from transduce.training.callback import Callbacks, check_callbacks
 from transduce.training.checkpoint import SETTINGS
-from transduce.training.distributed import joined, whole
+from transduce.training.distributed import joined, leads, whole
 from transduce.training.finish import model_card, put_final_weights
 from transduce.training.interruption import catch_signals
+from transduce.training.notebook import NotebookProgress, in_notebook
 from transduce.training.reporter import Reporter, Silent
 from transduce.training.run_folder import locked_run, restore_on_error
 from transduce.training.trainer import Trainer
 
 
 def train(
-    recipe: Recipe | Path | str,
-    output: Path | str,
+    recipe: Recipe | Path | str | None = None,
+    output: Path | str | None = None,
     *,
+    source: Texts | None = None,
+    target: Texts | None = None,
+    path: Path | str | None = None,
+    text: Texts | None = None,
+    validation: Both | Texts | None = None,
+    test: Both | Texts | None = None,
+    callbacks: Sequence[Reporter] = (),
     resume: bool = False,
     finish: bool = False,
     prepared: Path | str | None = None,
     reporter: Reporter | None = None,
     progress: Progress | None = None,
+    **settings: Any,
 ) -> Path:
-    """Train by a recipe in a run folder and return the folder; `transduce.load` then loads the model.
+    """Train a model in the run folder `output` and return the folder; `transduce.load` then loads the model.
 
-    `prepared` is a folder of `transduce prepare`, used instead of preparing the recipe's corpora. With `resume` a
-    stopped run continues from its newest intact checkpoint, to the same result as if it had never been stopped (its
-    recipe may have more updates than before, nothing else may differ). With `finish` too, it is not trained further:
-    its best checkpoint, or the average that the recipe requests, becomes the model. It can be resumed afterwards.
+    The corpus is `source` and `target` (two files, or two lists of strings), `path` (one file with both sides: TSV, CSV,
+    JSONL, TMX, XLIFF, PO; or labelled examples) or `text` (plain text, for a language model). `validation` and `test`
+    are (source, target) or one such file; without validation data, a part of the corpus is held out. Everything else is
+    chosen from the corpus, unless `settings` say otherwise: those of [training] by name (`epochs=3`,
+    `learning_rate=1e-3`), `preset`, `source_language`, `target_language`, and other tables as dicts
+    (`model={"num_layers": 4}`, `tokenizer={"kind": "bpe"}`). They may also complete a recipe file.
+
+    `callbacks` follow the run and may end it (`transduce.Callback`); a notebook shows a progress bar unless `reporter`
+    is given, which shows the run in its place. `prepared` is a folder of `transduce prepare`, used instead of preparing
+    corpora. With `resume` a stopped run continues from its newest intact checkpoint, to the same result as if it had
+    never been stopped (its recipe may have more updates than before, nothing else may differ). With `finish` too, it is
+    not trained further: its best checkpoint, or the average that the recipe requests, becomes the model.
     """
-    if not isinstance(recipe, Recipe):
-        recipe, _ = read_recipe(Path(recipe), prepared=None if prepared is None else load_prepared(Path(prepared)))
-    folder, reporter = Path(output), reporter or Silent()
+    if output is None:
+        raise SettingsError("no run folder is given; pass output='runs/NAME'")
+    arguments = Arguments(Path(output))
+    arguments.add_settings(settings)
+    _add_corpora(arguments, source, target, path, text, validation, test)
+    followers, progress = _followers(callbacks, reporter, progress)
+    with arguments.written():
+        made, reasons = _recipe(recipe, arguments, resume, prepared)
+        for reason in reasons if leads() else ():
+            followers.warn(f"chosen: {reason}")
+        return _train(made, Path(output), resume, finish, prepared, followers, progress)
+
+
+def _add_corpora(
+    arguments: Arguments,
+    source: Texts | None,
+    target: Texts | None,
+    path: Path | str | None,
+    text: Texts | None,
+    validation: Both | Texts | None,
+    test: Both | Texts | None,
+) -> None:
+    if source is not None or target is not None:
+        arguments.add_pairs("train", source, target)
+    if path is not None:
+        arguments.add_path("train", path)
+    if text is not None:
+        arguments.add_text("train", text)
+    for split, given in (("validation", validation), ("test", test)):
+        if given is not None:
+            arguments.add_split(split, given)
+
+
+def _recipe(
+    recipe: Recipe | Path | str | None, arguments: Arguments, resume: bool, prepared: Path | str | None
+) -> tuple[Recipe, list[str]]:
+    """Return the recipe that the arguments of `train` make, with the reasons for what was chosen."""
+    if recipe is None and resume and not arguments.tables:
+        return resume_recipe(arguments.folder), []
+    if isinstance(recipe, Recipe) or resume:
+        if arguments.tables:
+            table, settings = next(iter(arguments.tables.items()))
+            what = "a resumed run keeps its own" if resume else "change it with recipe.but_training(…), or pass a file"
+            raise SettingsError(f"{table}.{next(iter(settings), '…')} cannot be added to a complete recipe; {what}")
+        if isinstance(recipe, Recipe):
+            return recipe, []
+    if recipe is None and prepared is None and "train" not in arguments.tables.get("data", {}):
+        raise SettingsError("no training corpus is given; pass source and target, path, text, prepared or a recipe")
+    opened = None if prepared is None else load_prepared(Path(prepared))
+    return read_recipe(None if recipe is None else Path(recipe), base=arguments.tables, prepared=opened)
+
+
+def _followers(
+    callbacks: Sequence[Reporter], reporter: Reporter | None, progress: Progress | None
+) -> tuple[Callbacks, Progress | None]:
+    """Return all that follow a run; in a notebook with a progress bar, if nothing else shows the run."""
+    others = check_callbacks(callbacks)
+    if reporter is None and in_notebook():
+        bar = NotebookProgress()
+        reporter, progress = bar, progress or bar.preparing
+    return Callbacks([reporter or Silent(), *others]), progress
+
+
+def _train(
+    recipe: Recipe,
+    folder: Path,
+    resume: bool,
+    finish: bool,
+    prepared: Path | str | None,
+    followers: Callbacks,
+    progress: Progress | None,
+) -> Path:
+    reporter: Reporter = followers
     note = None if resume else precision_note(recipe)
     recipe = _resumed_recipe(recipe, folder) if resume else fill_in(recipe)
     with joined(recipe.training.device) as ranks, _restored_torch_state():
@@ -79,7 +171,7 @@ def train(
                     _check_unchanged(trainer, recipe)
                     trainer.resume(reporter)
             try:
-                _train_or_finish(trainer, folder, finish, reporter)
+                _train_or_finish(trainer, folder, finish, reporter, lambda: followers.stop_reason)
                 with whole(trainer.model):
                     if ranks.leads:
                         _save_model(trainer, recipe, folder, reporter)
@@ -92,23 +184,55 @@ def train(
 
 def fine_tune(
     model: Path | str,
-    corpus: Path | str | Mapping[str, Any],
-    output: Path | str,
+    corpus: Path | str | Mapping[str, Any] | None = None,
+    output: Path | str | None = None,
     *,
+    source: Texts | None = None,
+    target: Texts | None = None,
+    path: Path | str | None = None,
+    text: Texts | None = None,
+    validation: Both | Texts | None = None,
+    test: Both | Texts | None = None,
+    revision: str | None = None,
+    callbacks: Sequence[Reporter] = (),
     reporter: Reporter | None = None,
     progress: Progress | None = None,
     **settings: Any,
 ) -> Path:
-    """Train a model further on another corpus and return the run folder.
+    """Train a model further on another corpus, in the run folder `output`, and return the folder.
 
-    `model` is a run or model folder; `corpus` a recipe file, or the table [data] of one, such as
-    `{"train": {"source": "new.de", "target": "new.en"}}`; `settings` are settings of [training]. Those that are not
-    given are chosen for fine-tuning.
+    `model` is a run or model folder, or the name of a model on the Hugging Face hub (`revision`: branch, tag or commit).
+    The corpus is given as for `train`; or as `corpus`, a recipe file or the table [data] of one, such as
+    `{"train": {"source": "new.de", "target": "new.en"}}`. `settings` are those of `train`; training settings that are
+    not given are chosen for fine-tuning.
     """
-    base: Table = {"training": {**settings, "initial_checkpoint": str(model)}}
-    path = None if isinstance(corpus, Mapping) else Path(corpus)
-    recipe, _ = read_recipe(path, base=base | ({"data": dict(corpus)} if isinstance(corpus, Mapping) else {}))
-    return train(recipe, output, reporter=reporter, progress=progress)
+    if not isinstance(model, str | Path):
+        raise TypeError(
+            f"fine_tune takes the folder of a model or its name on the hub, not {type(model).__name__}; "
+            "save it first: model.save(folder)"
+        )
+    folder = model_folder(model, revision)
+    if folder is None:
+        raise SettingsError(
+            f"{model}: is not a model folder; import it first: transduce.import_model('{model}', FOLDER)"
+        )
+    if isinstance(corpus, Mapping):
+        settings = {**settings, "data": {**settings.get("data", {}), **corpus}}
+    return train(
+        None if isinstance(corpus, Mapping) else corpus,
+        output,
+        source=source,
+        target=target,
+        path=path,
+        text=text,
+        validation=validation,
+        test=test,
+        callbacks=callbacks,
+        reporter=reporter,
+        progress=progress,
+        **settings,
+        initial_checkpoint=str(folder),
+    )
 
 
 @dataclass(frozen=True)
@@ -139,40 +263,71 @@ class EvaluationOptions:
 
 def evaluate(
     model: Translator | Generator | TextEncoder | Path | str,
+    source: Texts | None = None,
+    references: Texts | Sequence[Texts] | None = None,
     *,
-    source: str | None = None,
-    target: str | Sequence[str] = (),
-    path: str | None = None,
+    path: Path | str | None = None,
     against: Path | str | None = None,
     options: EvaluationOptions | None = None,
     **search: Any,
 ) -> TranslationEvaluation | EncoderEvaluation:
-    """Evaluate a model on a test set; `lines()` are what `transduce evaluate` prints, `to_json()` is its JSON.
+    """Evaluate a model on a test set: `found["bleu"]`, `found.lines()` as printed by `transduce evaluate`.
 
     `model` is a run or model folder, or what `transduce.load` returned. A translation model needs `source` and
-    `target` files (several targets are several references), or `path` with both; `against` is another model to compare
-    with, and `search` are search options such as `beam_size`. A text encoder needs `path`, a file of labelled examples.
+    `references`: files, or lists of strings; several references are a list of files, or a list of lists, each as long
+    as the source. Or `path`, one file with both. `against` is another model to compare with. A text encoder needs
+    `path`, a file of labelled examples. Further arguments are the fields of `EvaluationOptions` (`metrics=["chrf"]`) and
+    options of the search (`beam_size=5`).
     """
-    options = options or EvaluationOptions()
+    fields = {name: search.pop(name) for name in EvaluationOptions.__dataclass_fields__ if name in search}
+    options = replace(options or EvaluationOptions(), **fields)
     loaded, name = (load(model), str(model)) if isinstance(model, Path | str) else (model, options.name or "model")
+    path = None if path is None else os.fspath(path)
     if isinstance(loaded, TextEncoder):
-        if path is None or source is not None or target or against is not None:
+        if path is None or source is not None or references is not None or against is not None:
             raise SettingsError(f"{name}: is a text encoder; give a file of labelled examples with path, nothing else")
         move(loaded.model, options.device)
         return evaluate_encoder(loaded, path, options.columns, options.metrics, options.samples)
     first = loaded if isinstance(loaded, Translator) else load_translator(name)
     models = [(name, first), *([] if against is None else [(str(against), load_translator(against))])]
     languages = (options.source_language or first.languages.source, options.target_language or first.languages.target)
-    targets = [target] if isinstance(target, str) else target
-    test = read_test_set(source, targets, path, options.columns, languages)
+    test = _test_set(source, references, path, options.columns, languages)
     metrics = options.metrics or ("bleu", "chrf", "exact_match")
-    chosen = select_metrics(metrics, options.tokenize, options.lowercase)
+    chosen = select_metrics([metrics] if isinstance(metrics, str) else metrics, options.tokenize, options.lowercase)
+    document = path or (None if is_several(source) else os.fspath(source))  # type: ignore[arg-type]
     for _, translator in models:
         move(translator.model, options.device)
-        translator.read_images_from(options.image_folder, path or source)
+        translator.read_images_from(options.image_folder, document)
         if translator.languages.tags is not None or not _names_languages(path, options.columns):
             translator.languages.select(options.target_language, options.source_language)
     return evaluate_translators(models, test, chosen, options.samples, search)
+
+
+def _test_set(
+    source: Texts | None,
+    references: Texts | Sequence[Texts] | None,
+    path: str | None,
+    columns: Table,
+    languages: tuple[str | None, str | None],
+) -> TestSet:
+    """Return a test set from files, or from lists of strings."""
+    if not is_several(source):
+        several = references if is_several(references) else [] if references is None else [references]
+        files = [os.fspath(one) for one in several]  # type: ignore[arg-type, union-attr]
+        return read_test_set(None if source is None else os.fspath(source), files, path, columns, languages)  # type: ignore[arg-type]
+    if path is not None:
+        raise SettingsError("give path alone, or source with references")
+    if not is_several(references):
+        raise TypeError("references must be a list of strings, as source is; or a list of such lists")
+    texts, given = list(checked_texts(source, "source")), list(references)  # type: ignore[arg-type]
+    columns_of = [given] if all(isinstance(one, str) for one in given) else given
+    sides = [list(checked_texts(one, "references")) for one in columns_of]
+    for side in sides:
+        if len(side) != len(texts):
+            raise DataError(f"references has {len(side):,} texts, source has {len(texts):,}; they must agree")
+    if not texts:
+        raise DataError("source is empty; there is nothing to evaluate")
+    return TestSet(texts, [list(several) for several in zip(*sides, strict=True)])
 
 
 def _names_languages(path: str | None, columns: Table) -> bool:
@@ -180,11 +335,13 @@ def _names_languages(path: str | None, columns: Table) -> bool:
     return path is not None and CorpusFiles.from_table({**columns, "path": path}, path).layout in ("tmx", "xliff")
 
 
-def _train_or_finish(trainer: Trainer, folder: Path, finish: bool, reporter: Reporter) -> None:
+def _train_or_finish(
+    trainer: Trainer, folder: Path, finish: bool, reporter: Reporter, stop_reason: Callable[[], str | None]
+) -> None:
     if not finish:
         with catch_signals(str(folder)) as interruption, trainer.ranks.monitored():
             interruption.patient = trainer.ranks.world > 1
-            trainer.run(reporter, interruption)
+            trainer.run(reporter, interruption, stop_reason)
     elif trainer.checkpoints.latest() is None:
         raise SettingsError(f"{folder}: has no checkpoint to make a model of; continue with --resume {folder}")
     elif trainer.is_over():

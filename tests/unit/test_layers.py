@@ -34,10 +34,11 @@ LAYERS: dict[str, set[str]] = {
     "tasks": {"training", *TRAINING},
     "recipe": {"tasks", "training", *TRAINING},
     "run_setup": {"recipe", "tasks", "training", *TRAINING},
-    "run": {"run_setup", "recipe", "tasks", "training", *TRAINING},
+    "run_arguments": {"recipe", "tasks", "training", *TRAINING},
+    "run": {"run_arguments", "run_setup", "recipe", "interop", "tasks", "training", *TRAINING},
     "verify_resume": {"run", "recipe", "training"},
     "serving": INFERENCE | {"inference"},
-    "__init__": {"inference", "recipe", "run", "text"},
+    "__init__": {"inference", "interop", "recipe", "run", "text", "training"},
     "__main__": {"cli"},
 }
 """Each layer and what it may import besides itself and what is open to all."""

@@ -49,5 +49,5 @@ def test_fine_tuning_takes_over_the_model_and_chooses_the_rest(trained: Path) ->
 
 
 def test_a_test_set_is_needed(trained: Path) -> None:
-    with pytest.raises(SettingsError, match="--source and --target, or --path"):
+    with pytest.raises(SettingsError, match="--source and --target"):
         transduce.evaluate(trained)

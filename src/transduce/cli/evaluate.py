@@ -114,7 +114,7 @@ def command(run: str, metrics: tuple[str, ...], tokenize: str, output_format: st
     found = evaluate(
         model,
         source=options["source"],
-        target=options["targets"],
+        references=options["targets"] or None,
         path=options["path"],
         against=options["against"],
         options=EvaluationOptions(

@@ -63,6 +63,7 @@ def command(run: str, kind: str, output: str, quantize: str | None, shortlist: s
 
 
 _IMPORT_EXAMPLES = """
+transduce import Helsinki-NLP/opus-mt-en-de --output models/en-de
 transduce import opus-mt-de-en --output models/de-en
 transduce import nllb-200-distilled-600M --source-language deu_Latn --target-language eng_Latn --output models/nllb
 transduce import SmolLM2-135M.gguf --output models/smol
@@ -72,22 +73,23 @@ _languages = option_group("Model options")
 
 
 @make_command(_IMPORT_EXAMPLES, "import")
-@argument("folder", "Hugging Face folder or .gguf file.", metavar="SOURCE")
+@argument("folder", "Hugging Face folder, .gguf file, or name of a model on the Hugging Face hub.", metavar="SOURCE")
 @option_group("Output options")("--output", required=True, metavar="FOLDER", help="Model folder to create.")
+@_languages("--revision", metavar="NAME", help="Branch, tag or commit of a model of the hub (default: main).")
 @_languages("--source-language", metavar="TAG", help="Default source language of a multilingual model.")
 @_languages("--target-language", metavar="TAG", help="Default target language of a multilingual model.")
-def import_command(folder: str, output: str, source_language: str | None, target_language: str | None) -> None:
+def import_command(
+    folder: str, output: str, revision: str | None, source_language: str | None, target_language: str | None
+) -> None:
     """Import SOURCE as a model folder.
 
     SOURCE is a local Hugging Face folder (Marian, Pegasus, M2M100, NLLB, BERT, GPT-2, T5, Llama), a folder with weights
-    of torch.nn.Transformer, or a .gguf file. No code in it is executed; pickle files are rejected.
+    of torch.nn.Transformer, a .gguf file, or owner/name of a model on the Hugging Face hub, of which safetensors and
+    vocabularies are downloaded. No code in it is executed; pickle files are rejected.
     """
-    from transduce.errors import CannotCreate
     from transduce.interop.import_model import import_model
 
-    if Path(output).exists():
-        raise CannotCreate(f"{output}: exists already; choose a new folder")
-    contents = import_model(folder, output, source_language, target_language)
+    contents = import_model(folder, output, source_language, target_language, revision)
     parameters = sum(parameter.numel() for parameter in contents.model.parameters())
     note(f"{parameters:,} parameters, vocabulary of {contents.model.sizes.target:,} tokens", "")
     click.echo(output)

@@ -25,6 +25,7 @@ transduce train --path memory.tmx --source-language en --target-language de --ou
 transduce train --path words.csv --source-column lemma --source-column features --target-column form --output runs/forms
 transduce train --text corpus.txt --preset gpt_mini --output runs/author
 transduce train --init-from runs/de-en --path new.tsv --extra-validation runs/de-en --output runs/new
+transduce train --from Helsinki-NLP/opus-mt-en-de --source new.en --target new.de --output runs/law
 transduce train --resume runs/de-en --updates 50000
 transduce train --finish runs/de-en
 """
@@ -75,7 +76,14 @@ _tuning = option_group("Fine-tuning options")
 @_training("--device", type=click.Choice(["auto", "cpu", "cuda", "mps"]), help="Device; auto takes a GPU if present.")
 @_training("--precision", type=click.Choice(["auto", "float32", "bfloat16"]), help="Precision of matrix products.")
 @_training("--threads", type=int, metavar="N", help="CPU threads; the result does not depend on their number.")
-@_tuning("--init-from", metavar="FOLDER", help="Initialise from a run or model folder instead of randomly.")
+@_tuning(
+    "--from",
+    "--init-from",
+    "init_from",
+    metavar="MODEL",
+    help="Initialise from a run or model folder, or a model of the Hugging Face hub, instead of randomly.",
+)
+@_tuning("--revision", metavar="NAME", help="With --from: branch, tag or commit of a model of the hub.")
 @_tuning("--extend-vocabulary", type=int, metavar="N", help="Add up to N tokens for the new text to its vocabulary.")
 @_tuning(
     "--freeze", multiple=True, metavar="PATTERN", help="Freeze parameters that match, as 'encoder.*' (repeatable)."
@@ -91,6 +99,7 @@ def command(output: str | None, resume: str | None, finish: str | None, prepared
     from transduce.training.distributed import launched, leads
 
     options["path_format"] = options["path_format"] or options["short_format"]
+    options["init_from"] = _initial_model(options["init_from"], options.pop("revision"))
     reasons: list[str] = []
     begun = resume or finish
     if begun is not None:
@@ -136,6 +145,24 @@ def command(output: str | None, resume: str | None, finish: str | None, prepared
         )
     if leads():
         click.echo(folder)
+
+
+def _initial_model(name: str | None, revision: str | None) -> str | None:
+    """Return the folder of the model to start from, which is downloaded and converted if it is one of the hub."""
+    from transduce.interop.pretrained import model_folder
+    from transduce.storage.hub import is_hub_name
+    from transduce.training.distributed import launched
+
+    if name is None:
+        if revision is not None:
+            raise SettingsError("--revision is of a model of the hub; name it with --from")
+        return None
+    if launched() and is_hub_name(name):
+        raise SettingsError(f"{name}: several processes would download it; use `transduce import {name}` first")
+    folder = model_folder(name, revision)
+    if is_hub_name(name):
+        note(f"{name}: converted and kept in {folder}")
+    return name if folder is None else str(folder)
 
 
 def _assignments(options: dict[str, Any]) -> list[str]:

@@ -16,9 +16,14 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, cast, overload
 
+import numpy as np
+from numpy.typing import NDArray
+
 from transduce.errors import SettingsError
+from transduce.inference.embedding import decoder_states, pooled_vectors, prompt_rows
 from transduce.inference.engine import ModelEngine
 from transduce.inference.inspectable import Inspectable
+from transduce.inference.pretrained import Pretrained
 from transduce.inference.scoring import DEFAULT_WINDOW, TextScore, score_text
 from transduce.inference.search.options import (
     GENERATION_DEFAULTS,
@@ -39,6 +44,7 @@ from transduce.inspection.replay import Candidate, ForcedDecoding, decoding_step
 from transduce.model_folder import ModelFolder
 from transduce.models.interface import LanguageModel
 from transduce.nn.cpu.packed import Precision
+from transduce.text.argument import checked_text, checked_texts, one_or_several
 from transduce.text.constraint import Constraints, TokenConstraints
 from transduce.text.corpus import DocumentPart
 from transduce.text.tokenizer import AnyTokenizer
@@ -112,14 +118,16 @@ class _Generation:
         self.ended = found.ended
 
 
-class Generator(Inspectable):
+class Generator(Inspectable, Pretrained):
     """Continues texts. Options of a call override those that the model was saved with."""
 
     model: LanguageModel[Any]
+    model_task = "language_modeling"
 
     def __init__(self, contents: ModelFolder) -> None:
         if contents.task != "language_modeling":
             raise SettingsError("this is not a language model; use `transduce translate`")
+        self.contents = contents
         self.model, self.notes = cast("LanguageModel[Any]", contents.transducer), contents.notes
         self.tokenizer = contents.target_tokenizer
         self.model.freeze()
@@ -138,9 +146,19 @@ class Generator(Inspectable):
         tokens = {"end": self.tokenizer.end, "start": self.tokenizer.start, "nothing": None}
         return tokens.get(str(self.notes.get("prompt_start", "end")), self.tokenizer.end)
 
-    def __call__(self, prompt: str = "") -> str:
-        """Continue one text, or begin one."""
-        return self.generate([prompt])[0]
+    @overload
+    def __call__(self, prompt: str = "", *, n_best: None = None, **options: Any) -> str: ...
+    @overload
+    def __call__(self, prompt: str = "", *, n_best: int, **options: Any) -> list[Continuation]: ...
+    @overload
+    def __call__(self, prompt: Iterable[str], *, n_best: None = None, **options: Any) -> list[str]: ...
+    @overload
+    def __call__(self, prompt: Iterable[str], *, n_best: int, **options: Any) -> list[list[Continuation]]: ...
+
+    def __call__(self, prompt: str | Iterable[str] = "", **options: Any) -> Any:
+        """Continue one text, or each of a list; begin one without a prompt. Options are those of `generate`."""
+        given = one_or_several(prompt)
+        return self.generate([given], **options)[0] if isinstance(given, str) else self.generate(given, **options)
 
     @overload
     def generate(self, prompts: Iterable[str], *, n_best: None = None, **options: Any) -> list[str]: ...
@@ -162,9 +180,11 @@ class Generator(Inspectable):
         Further options are those of `SearchOptions`: method, temperature, top_k, top_p, min_p, seed, max_length, …
         """
         if isinstance(prompts, str):
-            raise SettingsError("generate takes several prompts; call the generator itself with one: generator(prompt)")
+            raise TypeError("generate takes a list of prompts; call the generator itself with one: generator(prompt)")
         resolved = self.options(n_best=n_best, **options)
-        found = self.continue_prompts(list(prompts), resolved, self.constraints(forbid, stop_at))
+        found = self.continue_prompts(
+            list(checked_texts(prompts, "prompts")), resolved, self.constraints(forbid, stop_at)
+        )
         return [several[0].text for several in found] if n_best is None else found
 
     def options(self, **overrides: Any) -> SearchOptions:
@@ -253,6 +273,19 @@ class Generator(Inspectable):
         """
         window = self.model.max_target or int(self.notes.get("block_size", DEFAULT_WINDOW))
         return score_text(self.model, self.tokenizer, pieces, window, stride or max(1, window // 2))
+
+    def embed(self, texts: Iterable[str], pool: str = "mean", normalise: bool = False) -> NDArray[np.float32]:
+        """Return a vector for each text: the hidden states of its tokens, averaged.  -> (texts, D).
+
+        `pool` may also be "last", the state of the last token, which has read all others. A text longer than the
+        model's window is read in parts. With `normalise` vectors have length 1, so that dot products are cosines.
+        """
+        first = self.tokenizer.end if self.prompt_start is None else self.prompt_start
+        encoded = self.tokenizer.encode_batch(list(checked_texts(texts)))
+        rows = [prompt_rows(tokens, first, self.model.max_target) for tokens in encoded]
+        with self.engine.exclusive():
+            read = decoder_states(self.model, self.tokenizer.specials)
+            return pooled_vectors(self.model, rows, read, pool, normalise)
 
     def next_tokens(self, prompt: str, top: int = 10) -> tuple[Candidate, ...]:
         """Return the likeliest tokens after a prompt with their probabilities and logits, best first.
@@ -359,7 +392,7 @@ class Generator(Inspectable):
 
     def _tokens(self, prompt: str) -> list[int]:
         """Return the tokens of a prompt with the one before it, and count them."""
-        tokens = self.tokenizer.encode(prompt)
+        tokens = self.tokenizer.encode(checked_text(prompt, "the prompt"))
         self.counts.prompts += 1
         self.counts.unknown += self.tokenizer.count_unknown(tokens)
         first = self.prompt_start

@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 from transduce.config import Table
 from transduce.errors import DataError, SettingsError
 from transduce.inference.encoder_engine import AnswerSpan, EncoderEngine, LabelPrediction, MaskFill
+from transduce.inference.pretrained import Pretrained
 from transduce.inspection.maps import AttentionMaps
 from transduce.inspection.record import hops_of, self_attention_of
 from transduce.model_folder import ModelFolder
 from transduce.nn.cpu.packed import Precision
 from transduce.storage.atomic import atomic_file
+from transduce.text.argument import checked_text, checked_texts, is_several
 from transduce.text.encoder_input import split_context
 from transduce.text.lines import shown
 
@@ -44,10 +46,13 @@ Prediction = LabelPrediction | list[WordTag] | AnswerSpan | list[list[MaskFill]]
 """The label of a text, a tag per word, an answer span, or candidates for every `<mask>`."""
 
 
-class TextEncoder:
+class TextEncoder(Pretrained):
     """Predicts with one text encoder; what it predicts depends on the head that it was trained with."""
 
+    model_task = "text_encoding"
+
     def __init__(self, contents: ModelFolder) -> None:
+        self.contents = contents
         self.model, self.notes = contents.encoder, contents.notes
         self.tokenizer = contents.source_tokenizer
         self.head = str(getattr(contents.config, "head", "none"))
@@ -65,6 +70,11 @@ class TextEncoder:
             bool(self.notes.get("allow_no_answer")),
         )
 
+    def _facts(self) -> Mapping[str, str]:
+        labels = self.notes.get("labels")
+        trained = {"objective": self.task} | ({"labels": f"{len(labels):,}"} if labels else {})
+        return {**super()._facts(), **trained}
+
     def use(self, precision: Precision) -> None:
         """Compute products in float32 (the default) or int8; not while it predicts."""
         self.model.freeze(precision)
@@ -80,9 +90,14 @@ class TextEncoder:
         parts = {"tags": "the end of a word", "span": "the end of their question"}
         return "their oldest sentences" if self.reads_context else parts.get(self.head, "their end")
 
+    def __call__(self, text: str | Sequence[Text]) -> Prediction | list[Prediction]:
+        """Return what the head predicts for one text, or for each item of a list; see `predict`."""
+        return self.predict([text])[0] if isinstance(text, str) else self.predict(text)
+
     def predict(self, texts: Sequence[Text]) -> list[Prediction]:
         """Return what the head predicts for texts or pairs (labels), sentences, as text or as words (tags), pairs of
         question and context (span), or texts with `<mask>` (language)."""
+        texts = _checked(texts)
         if self.head == "labels":
             return list(self.engine.label([self._several(text) for text in texts]))
         if self.head == "tags":
@@ -99,7 +114,7 @@ class TextEncoder:
 
         mean: of all tokens; first: the start token's; pooled: the output of the model's pooler.
         """
-        return self.engine.embed([self._several(text) for text in texts], pool, normalise)
+        return self.engine.embed([self._several(text) for text in _checked(texts)], pool, normalise)
 
     def fill(self, text: str, top: int = 5) -> list[list[MaskFill]]:
         """Return the candidates for every `<mask>` of a text, the likeliest first."""
@@ -182,6 +197,16 @@ def as_json(prediction: Prediction) -> Table | list[Any]:
     return [
         one._asdict() if isinstance(one, WordTag) else [guess._asdict() for guess in one if isinstance(guess, MaskFill)]
         for one in prediction
+    ]
+
+
+def _checked(texts: Any) -> list[Text]:
+    """Return the items of a list, each a text or several; a single text, or anything else, is a `TypeError`."""
+    if not is_several(texts):
+        return list(checked_texts(texts))  # which says what is wrong
+    return [
+        list(checked_texts(text, f"texts[{number}]")) if is_several(text) else checked_text(text, f"texts[{number}]")
+        for number, text in enumerate(texts)
     ]
 
 

@@ -2,6 +2,7 @@
 
 translator = transduce.load("runs/demo")
 translator("some text")
+translator(["a line", "another"])            # a list
 translator.translate(["a line", "another"], beam_size=5, n_best=3)
 translator.attention("some text")            # displays itself in a notebook
 
@@ -12,16 +13,22 @@ decoded and joined again.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, overload
 
+import numpy as np
+from numpy.typing import NDArray
+
 from transduce.errors import SettingsError
 from transduce.inference.alignment import Links, cross_attention_all, word_links
 from transduce.inference.ctranslate2.export import Quantization
+from transduce.inference.embedding import encoder_states, pooled_vectors
 from transduce.inference.engine import EngineName, SelectedEngine
+from transduce.inference.inspectable import check_single
 from transduce.inference.padding import windows
+from transduce.inference.pretrained import Pretrained
 from transduce.inference.scoring import ScoredTarget, score_pairs
 from transduce.inference.search.options import Hypothesis, SearchOptions, override_options, saved_options
 from transduce.inference.segment import (
@@ -37,6 +44,7 @@ from transduce.inference.segment import (
 )
 from transduce.inference.translator_inspection import InspectableTranslator, WordedTokens
 from transduce.model_folder import ModelFolder
+from transduce.text.argument import checked_text, checked_texts, one_or_several
 from transduce.text.constraint import (
     Constraints,
     TokenConstraints,
@@ -53,10 +61,13 @@ from transduce.text.tokenizer.special import NO_PREFIX, LanguagePrefix
 NO_CONSTRAINTS = Constraints()
 
 
-class Translator(InspectableTranslator):
+class Translator(InspectableTranslator, Pretrained):
     """Translates with one model. Options of a call override those that the model was saved with."""
 
+    model_task = "translation"
+
     def __init__(self, contents: ModelFolder) -> None:
+        self.contents = contents
         self.model, self.notes = contents.transducer, contents.notes
         self.source, self.target = self._tokenizers = contents.source_tokenizer, contents.target_tokenizer
         self.languages = Languages(contents.notes, self.source, self.target)
@@ -75,9 +86,28 @@ class Translator(InspectableTranslator):
         self.defaults = saved_options(contents.notes.get("search", {}))
         self.counts = TranslationCounts()
 
-    def __call__(self, text: str) -> str:
-        """Translate one text."""
-        return self.translate([text])[0]
+    def _facts(self) -> Mapping[str, str]:
+        known = self.languages
+        pair = "" if known.source is None and known.target is None else f"{known.source or '?'} → {known.target or '?'}"
+        many = "" if known.tags is None else f"{len(known.tags.languages)} target languages"
+        return {**super()._facts(), **({"languages": pair or many} if pair or many else {})}
+
+    @overload
+    def __call__(self, text: str, *, n_best: None = None, **options: Any) -> str: ...
+    @overload
+    def __call__(self, text: str, *, n_best: int, **options: Any) -> list[Translation]: ...
+    @overload
+    def __call__(self, text: Iterable[str], *, n_best: None = None, **options: Any) -> list[str]: ...
+    @overload
+    def __call__(self, text: Iterable[str], *, n_best: int, **options: Any) -> list[list[Translation]]: ...
+
+    def __call__(self, text: str | Iterable[str], **options: Any) -> Any:
+        """Translate one text, or each text of a list; options are those of `translate`.
+
+        A string gives a string, a list gives a list; with `n_best`, each becomes a list of translations with scores.
+        """
+        given = one_or_several(text)
+        return self.translate([given], **options)[0] if isinstance(given, str) else self.translate(given, **options)
 
     @overload
     def translate(self, lines: Iterable[str], *, n_best: None = None, **options: Any) -> list[str]: ...
@@ -104,7 +134,9 @@ class Translator(InspectableTranslator):
         length_penalty, max_length, temperature, …
         """
         if isinstance(lines, str):
-            raise SettingsError("translate takes lines; call the translator itself with one text: translator(text)")
+            raise TypeError(
+                "translate takes a list of lines; call the translator itself with one text: translator(text)"
+            )
         misplaced = next((name for name in options if hasattr(NO_CONSTRAINTS, name)), None)
         if misplaced is not None:
             raise SettingsError(f"{misplaced} is a constraint; write constraints=transduce.Constraints({misplaced}=…)")
@@ -113,7 +145,7 @@ class Translator(InspectableTranslator):
         languages = self.languages.prefix(target_language, source_language)
         found = [
             several
-            for window in windows(lines)
+            for window in windows(checked_texts(lines, "lines"))
             for several in self.translate_lines(self.read_images(window), resolved, languages=[languages] * len(window))
         ]
         in_tokens.check_all_used()
@@ -185,7 +217,7 @@ class Translator(InspectableTranslator):
         """
         search, constraints = options or self.options(), constraints or self.constraints()
         whole, before, space = Translation("", 0.0), "", ""
-        (text,) = self.read_images([text])
+        (text,) = self.read_images([checked_text(text, "the text")])
         for sentence in self._sentences(text, split, constraints.next_prefix(), languages or self.languages.prefix()):
             (segments,) = self._segmenter.segments([sentence])
             for place, segment in enumerate(segments):
@@ -245,6 +277,21 @@ class Translator(InspectableTranslator):
                 yield written, found
             elif found is not None:
                 yield written, found
+
+    def embed(self, texts: Iterable[str], pool: str = "mean", normalise: bool = False) -> NDArray[np.float32]:
+        """Return a vector for each source text: the encoder's output for all its tokens, averaged.  -> (texts, D).
+
+        A text longer than the model reads at once is encoded in parts. `pool` may also be "last", the end token's
+        vector; with `normalise` vectors have length 1, so that dot products are cosines.
+        """
+        check_single(self.model)
+        sentences = [
+            Sentence(text, languages=self.languages.prefix()) for text in self.read_images(list(checked_texts(texts)))
+        ]
+        rows = [[segment.source for segment in several] for several in self._segmenter.segments(sentences)]
+        with self.engine.exclusive():
+            read = encoder_states(self.model, self.source.specials)
+            return pooled_vectors(self.model, [several or [[]] for several in rows], read, pool, normalise)
 
     def use(self, engine: EngineName, quantization: Quantization = "float32") -> None:
         """Select the engine: `torch`, `ctranslate2`, or `auto` for CTranslate2 where it supports the model.

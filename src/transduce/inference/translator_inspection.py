@@ -26,6 +26,7 @@ from transduce.inspection.patching import Where
 from transduce.inspection.record import forced_attention
 from transduce.inspection.replay import ForcedDecoding, next_tokens
 from transduce.inspection.tape import TapeRecord, has_tape, tape_of
+from transduce.text.argument import checked_text
 from transduce.text.constraint import Constraints, TokenConstraints
 from transduce.text.image_file import ImageReader, is_image_path
 from transduce.text.language import Languages
@@ -197,6 +198,7 @@ class InspectableTranslator(Inspectable):
 
         `languages` is made by `languages.prefix`, by default of the languages that are selected.
         """
+        text = checked_text(text, "the text")
         if isinstance(prefix, str):
             prefix = self.constraints(Constraints(prefixes=prefix)).next_prefix() if prefix else []
         (text,) = self.read_images([text])

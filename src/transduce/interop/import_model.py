@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 
 from transduce.config import Config, Table
-from transduce.errors import ModelFolderError, SettingsError, brief
+from transduce.errors import CannotCreate, ModelFolderError, SettingsError, brief
 from transduce.interop import torch_transformer
 from transduce.interop.gguf import GgufFile
 from transduce.interop.huggingface.architecture import (
@@ -31,9 +31,10 @@ from transduce.interop.huggingface.seq2seq import M2M100, MARIAN, PEGASUS
 from transduce.interop.huggingface.t5 import T5
 from transduce.interop.huggingface.tokenizer import Pair, import_tokenizers
 from transduce.interop.torch_transformer import torch_tokenizers
-from transduce.model_folder import ModelFolder, put_weights, save_model, weights_of
+from transduce.model_folder import ModelFolder, load_model, put_weights, save_model, weights_of
 from transduce.models import catalog
 from transduce.models.interface import EncoderModel, LanguageModel, VocabularySizes
+from transduce.storage.hub import Snapshot, copy_snapshot, download, is_hub_name
 from transduce.text.tokenizer.base import wrap_errors
 from transduce.text.tokenizer.imported import ImportedConfig, ImportedTokenizer
 from transduce.text.tokenizer.library_codec import LibraryCodec
@@ -71,19 +72,65 @@ class SourceModel(NamedTuple):
     weights: Weights
 
 
-def import_model(
-    path: str | Path, output: str | Path, source_language: str | None = None, target_language: str | None = None
-) -> ModelFolder:
-    """Write a model folder from a Hugging Face folder or a GGUF file, and return its contents.
+def read_foreign(path: Path, source_language: str | None = None, target_language: str | None = None) -> ModelFolder:
+    """Read a Hugging Face folder or a GGUF file.
 
     `source_language` and `target_language` select the languages of a multilingual model.
     """
-    path = Path(path)
     if path.suffix == ".gguf" and (source_language or target_language):
         raise SettingsError(f"{path}: holds a language model, not a translation model; leave out the languages")
-    contents = _from_gguf(path) if path.suffix == ".gguf" else _from_folder(path, source_language, target_language)
-    save_model(Path(output), contents, _card(contents, path))
+    return _from_gguf(path) if path.suffix == ".gguf" else _from_folder(path, source_language, target_language)
+
+
+def import_model(
+    name: str | Path,
+    output: str | Path,
+    source_language: str | None = None,
+    target_language: str | None = None,
+    revision: str | None = None,
+) -> ModelFolder:
+    """Write a model folder from a Hugging Face folder, a GGUF file, or a model of the Hugging Face hub by its name.
+
+    It returns the contents. `source_language` and `target_language` select the languages of a multilingual model;
+    `revision` is a branch, tag or commit of the hub.
+    """
+    if Path(output).exists():
+        raise CannotCreate(f"{output}: exists already; choose a new folder")
+    if not is_hub_name(name):
+        check_no_revision(name, revision)
+        contents = read_foreign(Path(name), source_language, target_language)
+        save_model(Path(output), contents, _card(contents, str(name)))
+        return contents
+    return convert(checked_download(str(name), revision), Path(output), source_language, target_language)
+
+
+def checked_download(name: str, revision: str | None) -> Snapshot:
+    """Download a model of the hub; one that cannot be imported is rejected before its weights are fetched."""
+    described = download(name, revision, weights=False)
+    if not described.is_ours:
+        settings = Settings(HuggingFaceFolder(described.path).config, f"{name}: {CONFIG}")
+        _architecture(settings)
+    return download(name, revision)
+
+
+def convert(
+    snapshot: Snapshot, output: Path, source_language: str | None = None, target_language: str | None = None
+) -> ModelFolder:
+    """Write a model folder from a download; return its contents."""
+    if snapshot.is_ours:
+        if source_language or target_language:
+            raise SettingsError(f"{snapshot.name}: was pushed from transduce; leave out the languages")
+        copy_snapshot(snapshot, output)
+        return load_model(output)
+    contents = read_foreign(snapshot.path, source_language, target_language)
+    save_model(output, contents, _card(contents, f"{snapshot.name}, revision {snapshot.commit}"))
     return contents
+
+
+def check_no_revision(name: str | Path, revision: str | None) -> None:
+    """Raise if there is a revision for a file or folder."""
+    if revision is not None:
+        raise SettingsError(f"{name}: is not a model of the hub, so it has no revision; leave it out")
 
 
 def _from_folder(path: Path, source_language: str | None, target_language: str | None) -> ModelFolder:
@@ -216,7 +263,7 @@ def _build(
     return ModelFolder(model.eval(), config, *tokenizers, notes=kept)
 
 
-def _card(contents: ModelFolder, path: Path) -> str:
+def _card(contents: ModelFolder, origin: str) -> str:
     parameters = sum(parameter.numel() for parameter in contents.model.parameters())
     verb = "translate"
     if isinstance(contents.model, LanguageModel):
@@ -229,10 +276,10 @@ def _card(contents: ModelFolder, path: Path) -> str:
             "library_name: transduce",
             "---",
             "",
-            f"# {path.stem}, imported",
+            f"# {Path(origin).name}, imported",
             "",
-            f"A {catalog.name_of(contents.config)} of {parameters:,} parameters, trained elsewhere. Its original card "
-            "has its training data, scores and license.",
+            f"A {catalog.name_of(contents.config)} of {parameters:,} parameters, trained elsewhere and imported from "
+            f"{origin}. Its original card has its training data, scores and license.",
             "",
             f"Use it: `transduce {verb} THIS_FOLDER`.",
             "",

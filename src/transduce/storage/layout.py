@@ -4,6 +4,7 @@
         data/                   a prepared corpus, or a link to one
         checkpoints/update-N/   model.safetensors, optimizer.safetensors, average.safetensors, progress.json
         model/                  config.json, model.safetensors, tokenizer.json, README.md
+        texts/                  the corpus, if a program passed it as lists of strings
     CORPUS/                     report.json, tokenizer.json, a folder per split
 
 Checkpoints, models and prepared corpora also have a `manifest.json` (`storage.manifest`).
@@ -19,7 +20,7 @@ LOCK = ".lock"
 
 # a run
 RECIPE, JOURNAL, TIMING = "recipe.toml", "journal.jsonl", "timing.jsonl"
-DATA, CHECKPOINTS, MODEL = "data", "checkpoints", "model"
+DATA, CHECKPOINTS, MODEL, TEXTS = "data", "checkpoints", "model", "texts"
 
 # a model folder
 CONFIG, WEIGHTS, MODEL_CARD = "config.json", "model.safetensors", "README.md"

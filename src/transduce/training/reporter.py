@@ -97,11 +97,28 @@ class Reporter(Protocol):
     def end(self, message: str) -> None: ...
 
 
-class Silent:
-    """Ignores all reports."""
+class Callback:
+    """Follows a run: subclass it and override what you need.
 
-    def begin(self, plan: Plan) -> None: ...
-    def step(self, step: Step) -> None: ...
-    def validation(self, validation: Validation) -> None: ...
-    def warn(self, message: str) -> None: ...
-    def end(self, message: str) -> None: ...
+    Every method may raise `StopTraining`. Any other exception ends the run with that exception; it can be resumed from
+    its last checkpoint. With several processes, only the first one calls callbacks.
+    """
+
+    def begin(self, plan: Plan) -> None:
+        """Called before the first update: the sizes of the model and of the corpus, and the number of updates."""
+
+    def step(self, step: Step) -> None:
+        """Called after every update: its number, loss, learning rate, gradient norm, tokens and seconds."""
+
+    def validation(self, validation: Validation) -> None:
+        """Called after every validation: loss, perplexity, accuracy, scores by metric, and sample translations."""
+
+    def warn(self, message: str) -> None:
+        """Called with everything else that a user should know, such as what was chosen, and why."""
+
+    def end(self, message: str) -> None:
+        """Called when the model is saved; the message is the run folder."""
+
+
+class Silent(Callback):
+    """Ignores all reports."""

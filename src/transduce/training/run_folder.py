@@ -9,7 +9,7 @@ from pathlib import Path
 from transduce.errors import CannotCreate
 from transduce.storage.atomic import atomic_file, recover
 from transduce.storage.filesystem import WINDOWS, create_parents, locked, remove, storage_errors
-from transduce.storage.layout import CHECKPOINTS, LOCK, RECIPE
+from transduce.storage.layout import CHECKPOINTS, LOCK, RECIPE, TEXTS
 
 
 @contextlib.contextmanager
@@ -19,7 +19,7 @@ def locked_run(folder: Path, resume: bool) -> Iterator[None]:
     A new run needs an absent or empty folder.
     """
     if not resume:
-        _check_unused(folder)
+        check_unused(folder)
     with create_parents(folder / RECIPE, folder), locked(folder, "training"):
         if not resume and (folder / RECIPE).exists():
             raise CannotCreate(
@@ -60,12 +60,12 @@ def restore_on_error(path: Path) -> Iterator[None]:
         raise
 
 
-def _check_unused(folder: Path) -> None:
-    """Reject a folder with foreign files before anything, even a lock, is written to it."""
+def check_unused(folder: Path) -> None:
+    """Reject a folder with foreign files before anything, even a lock, is written to it; texts of the run may be there."""
     with storage_errors(folder):
         if folder.exists() and not folder.is_dir():
             raise CannotCreate(f"{folder}: exists and is not a folder; choose another name")
         names = {entry.name for entry in folder.iterdir()} if folder.exists() else set()
     names = {name for name in names if not name.startswith(f".{RECIPE}.")}  # left by a process killed while writing it
-    if names - {LOCK} and RECIPE not in names:
+    if names - {LOCK, TEXTS} and RECIPE not in names:
         raise CannotCreate(f"{folder}: holds files that are not a run; choose a new folder")

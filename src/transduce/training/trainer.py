@@ -84,8 +84,13 @@ class Trainer:
         """Restore the newest intact checkpoint, if there is one."""
         self.progress = self.manager.resume(reporter)
 
-    def run(self, reporter: Reporter, interruption: Interruption) -> Progress:
-        """Train until the last update, an early stop, or an interruption, which saves and raises."""
+    def run(
+        self, reporter: Reporter, interruption: Interruption, stop_reason: Callable[[], str | None] | None = None
+    ) -> Progress:
+        """Train until the last update, an early stop, or an interruption, which saves and raises.
+
+        `stop_reason` says, on the leading rank, why the run should stop now; None to continue.
+        """
         self._begin(reporter)
         for batches, position, began in self._updates():
             step = self._update(batches, position, began, reporter)
@@ -94,7 +99,7 @@ class Trainer:
                 self._log(step)
                 if self._is_time_to_validate():
                     self._validate(reporter)
-            if self.is_over():
+            if self.is_over() or (stop_reason is not None and self._stopped(stop_reason(), reporter)):
                 break
             if self.ranks.agree(interruption):
                 self.manager.save(self.progress)
@@ -102,6 +107,15 @@ class Trainer:
                 interruption.stop(self.progress.update, reported=not self.ranks.leads)
         self.journal.time("ended", update=self.progress.update)
         return self.progress
+
+    def _stopped(self, reason: str | None, reporter: Reporter) -> bool:
+        """Save and return True if there is a reason to stop; a resumed run continues from here as if there were none."""
+        if not self.ranks.from_leader(reason is not None):
+            return False
+        self.manager.save(self.progress)
+        self.journal.time("stopped", update=self.progress.update, reason=reason)
+        reporter.warn(f"stopped at update {self.progress.update:,}: {reason}")
+        return True
 
     def close(self) -> None:
         """Release threads and files, however the run ended."""

@@ -111,7 +111,9 @@ def read_test_set(
         test = TestSet(list(together), list(together.values()), places, unused)
     else:
         if source is None or not targets:
-            raise SettingsError("no test set: give --source and --target, or --path")
+            raise SettingsError(
+                "no test set: give source and references (--source and --target), or one file with both (--path)"
+            )
         first, *others = targets  # every file is read once: it may be a pipe
         pairs = list(read_pairs(CorpusFiles.from_table({"source": source, "target": first}, "the command line")))
         columns = [[pair.target for pair in pairs], *(list(read_lines(other)) for other in others)]
