@@ -78,7 +78,8 @@ class Recipe:
         )
         recipe.task.check(recipe.model, recipe.tokenizer, recipe.training, where)
         tied = getattr(recipe.model, "tied_embeddings", None)
-        if tied in SHARED and not recipe.tokenizer.joint:
+        is_new = recipe.training.initial_checkpoint is None  # else its tokenizers share their numbers if its weights do
+        if tied in SHARED and not recipe.tokenizer.joint and is_new:
             raise SettingsError(
                 f"{where}: model.tied_embeddings = '{tied}' needs one vocabulary for both sides; "
                 "set tokenizer.joint = true or model.tied_embeddings = 'target'"

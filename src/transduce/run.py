@@ -62,9 +62,9 @@ def train(
 ) -> Path:
     """Train a model in the run folder `output` and return the folder; `transduce.load` then loads the model.
 
-    The corpus is `source` and `target` (two files, or two lists of strings), `path` (one file with both sides: TSV, CSV,
-    JSONL, TMX, XLIFF, PO; or labelled examples) or `text` (plain text, for a language model). `validation` and `test`
-    are (source, target) or one such file; without validation data, a part of the corpus is held out. Everything else is
+    The corpus is `source` and `target` (two files, or two lists of strings), `path` (one file with both sides: TSV,
+    CSV, JSONL, TMX, XLIFF, PO; or labelled examples) or `text` (plain text, for a language model). `validation` and
+    `test` are (source, target) or one such file; without validation data, a part of the corpus is held out. Everything else is
     chosen from the corpus, unless `settings` say otherwise: those of [training] by name (`epochs=3`,
     `learning_rate=1e-3`), `preset`, `source_language`, `target_language`, and other tables as dicts
     (`model={"num_layers": 4}`, `tokenizer={"kind": "bpe"}`). They may also complete a recipe file.
@@ -201,8 +201,8 @@ def fine_tune(
 ) -> Path:
     """Train a model further on another corpus, in the run folder `output`, and return the folder.
 
-    `model` is a run or model folder, or the name of a model on the Hugging Face hub (`revision`: branch, tag or commit).
-    The corpus is given as for `train`; or as `corpus`, a recipe file or the table [data] of one, such as
+    `model` is a run or model folder, or the name of a model on the Hugging Face hub (`revision`: branch, tag or
+    commit). The corpus is given as for `train`; or as `corpus`, a recipe file or the table [data] of one, such as
     `{"train": {"source": "new.de", "target": "new.en"}}`. `settings` are those of `train`; training settings that are
     not given are chosen for fine-tuning.
     """
@@ -276,8 +276,8 @@ def evaluate(
     `model` is a run or model folder, or what `transduce.load` returned. A translation model needs `source` and
     `references`: files, or lists of strings; several references are a list of files, or a list of lists, each as long
     as the source. Or `path`, one file with both. `against` is another model to compare with. A text encoder needs
-    `path`, a file of labelled examples. Further arguments are the fields of `EvaluationOptions` (`metrics=["chrf"]`) and
-    options of the search (`beam_size=5`).
+    `path`, a file of labelled examples. Further arguments are the fields of `EvaluationOptions` (`metrics=["chrf"]`)
+    and options of the search (`beam_size=5`).
     """
     fields = {name: search.pop(name) for name in EvaluationOptions.__dataclass_fields__ if name in search}
     options = replace(options or EvaluationOptions(), **fields)

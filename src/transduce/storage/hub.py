@@ -11,9 +11,10 @@ import contextlib
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from transduce.errors import MissingInput, ModelFolderError, StorageError, TransduceError, one_line
 from transduce.storage.atomic import atomic_folder
@@ -66,10 +67,20 @@ def download(name: str, revision: str | None = None, weights: bool = True) -> Sn
     `revision` is a branch, tag or commit.
     """
     from huggingface_hub import snapshot_download
+    from tqdm.auto import tqdm
+
+    class _NoBar(tqdm):  # type: ignore[type-arg]
+        """Shows nothing: small files, and logs."""
+
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **{**options, "disable": True})
 
     patterns = [*SMALL_FILES, *(WEIGHT_FILES if weights else ())]
+    shown = tqdm if weights and (sys.stderr.isatty() or "ipykernel" in sys.modules) else _NoBar
     with _hub_errors(name, revision):
-        found = snapshot_download(name, revision=revision, allow_patterns=patterns, endpoint=_endpoint())
+        found = snapshot_download(
+            name, revision=revision, allow_patterns=patterns, endpoint=_endpoint(), tqdm_class=shown
+        )
     snapshot = Snapshot(Path(found), name, Path(found).name)
     if weights and not snapshot.has_weights:
         raise ModelFolderError(

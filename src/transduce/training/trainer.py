@@ -109,7 +109,7 @@ class Trainer:
         return self.progress
 
     def _stopped(self, reason: str | None, reporter: Reporter) -> bool:
-        """Save and return True if there is a reason to stop; a resumed run continues from here as if there were none."""
+        """Save and return True if there is a reason to stop; a resumed run then continues as if there were none."""
         if not self.ranks.from_leader(reason is not None):
             return False
         self.manager.save(self.progress)
