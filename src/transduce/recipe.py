@@ -11,6 +11,7 @@ Precedence: command line, file, preset. The complete recipe is saved with the ru
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -118,6 +119,15 @@ class Recipe:
         """Return the text of a recipe file."""
         return write_toml(self.to_tables())
 
+    def __repr__(self) -> str:
+        length = {name: getattr(self.training, name) for name in ("updates", "epochs", "time_budget")}
+        given = next((f"{name}={value!r}" for name, value in length.items() if value is not None), "updates=None")
+        return f"Recipe(task={self.task.name!r}, model={catalog.name_of(self.model)!r}, {given})"
+
+    def _repr_html_(self) -> str:
+        """Show the recipe file in a notebook."""
+        return f"<pre>{html.escape(self.to_toml())}</pre>"
+
 
 def read_tokenizer_table(data: DataConfig, table: Table, where: str) -> TokenizerConfig:
     """Read [tokenizer] with the defaults of the task."""
@@ -125,19 +135,23 @@ def read_tokenizer_table(data: DataConfig, table: Table, where: str) -> Tokenize
 
 
 def read_recipe(
-    path: Path | None, changes: Sequence[str] = (), base: Table | None = None, prepared: Prepared | None = None
+    path: Path | None,
+    changes: Sequence[str] = (),
+    base: Table | None = None,
+    prepared: Prepared | None = None,
+    given_by: str = "the command line",
 ) -> tuple[Recipe, list[str]]:
     """Read a recipe file, with the tables of `base` and then `table.setting=value` changes laid over it.
 
     Without a file, and where a file has neither tokenizer nor model nor training, they are chosen from the corpus, or
     from the prepared corpus. A run with an initial checkpoint uses its model and tokenizers, and training settings for
-    fine-tuning. Returns the recipe and the reasons for what was chosen.
+    fine-tuning. Returns the recipe and the reasons for what was chosen. `given_by` names what gave `base`.
     """
     given = {} if path is None else read_toml(path)
     tables = given
     if prepared is not None:
         tables = merge({"data": prepared.data.to_table(), "tokenizer": prepared.tokenizer.to_table()}, given)
-    where = _where(path)
+    where = given_by if path is None else str(path)
     tables = _changed_tables(tables, changes, base, where)
     reasons: list[str] = []
     if tables.get("training", {}).get("initial_checkpoint") is not None:

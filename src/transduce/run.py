@@ -64,8 +64,8 @@ def train(
 
     The corpus is `source` and `target` (two files, or two lists of strings), `path` (one file with both sides: TSV,
     CSV, JSONL, TMX, XLIFF, PO; or labelled examples) or `text` (plain text, for a language model). `validation` and
-    `test` are (source, target) or one such file; without validation data, a part of the corpus is held out. Everything else is
-    chosen from the corpus, unless `settings` say otherwise: those of [training] by name (`epochs=3`,
+    `test` are (source, target) or one such file; without validation data, a part of the corpus is held out. Everything
+    else is chosen from the corpus, unless `settings` say otherwise: those of [training] by name (`epochs=3`,
     `learning_rate=1e-3`), `preset`, `source_language`, `target_language`, and other tables as dicts
     (`model={"num_layers": 4}`, `tokenizer={"kind": "bpe"}`). They may also complete a recipe file.
 
@@ -124,7 +124,8 @@ def _recipe(
     if recipe is None and prepared is None and "train" not in arguments.tables.get("data", {}):
         raise SettingsError("no training corpus is given; pass source and target, path, text, prepared or a recipe")
     opened = None if prepared is None else load_prepared(Path(prepared))
-    return read_recipe(None if recipe is None else Path(recipe), base=arguments.tables, prepared=opened)
+    path = None if recipe is None else Path(recipe)
+    return read_recipe(path, base=arguments.tables, prepared=opened, given_by="transduce.train")
 
 
 def _followers(
@@ -288,6 +289,8 @@ def evaluate(
             raise SettingsError(f"{name}: is a text encoder; give a file of labelled examples with path, nothing else")
         move(loaded.model, options.device)
         return evaluate_encoder(loaded, path, options.columns, options.metrics, options.samples)
+    if isinstance(loaded, Generator) and not isinstance(model, Path | str):
+        raise SettingsError(f"{name}: is a language model; its perplexity is `transduce score FOLDER --text FILE`")
     first = loaded if isinstance(loaded, Translator) else load_translator(name)
     models = [(name, first), *([] if against is None else [(str(against), load_translator(against))])]
     languages = (options.source_language or first.languages.source, options.target_language or first.languages.target)

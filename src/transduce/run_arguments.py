@@ -67,6 +67,10 @@ class Arguments:
             raise DataError(
                 f"{split}: source has {len(sides[0]):,} texts, target has {len(sides[1]):,}; they must agree"
             )
+        for name, texts in zip(("source", "target"), sides, strict=True):
+            broken = next((number for number, text in enumerate(texts) if "\n" in text), None)
+            if broken is not None:
+                raise DataError(f"{split}: {name}[{broken}] contains a line break; replace it by a space")
         rows = [{"source": one, "target": other} for one, other in zip(*sides, strict=True)]
         self._write(split, "path", "jsonl", "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows))
 

@@ -74,7 +74,7 @@ def test_a_model_is_loaded_by_its_name_and_later_without_a_network(
     for revision in (None, published):
         assert transduce.from_pretrained(NAME, revision).translate(TEXTS, **GREEDY) == marian[1]  # type: ignore[union-attr]
     assert hub.fetched == fetched
-    with pytest.raises(MissingInput, match="other/model: .*HF_HUB_OFFLINE"):
+    with pytest.raises(MissingInput, match=r"other/model: .*HF_HUB_OFFLINE"):
         transduce.from_pretrained("other/model")
 
 
@@ -116,7 +116,7 @@ def test_what_cannot_be_downloaded_is_one_sentence(
 
 def test_a_hub_that_is_away_is_one_sentence(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
-    with pytest.raises(MissingInput, match="a/model: .* cannot be reached"):
+    with pytest.raises(MissingInput, match=r"a/model: .* cannot be reached"):
         transduce.from_pretrained("a/model")
 
 
@@ -143,5 +143,5 @@ def test_what_is_pushed_is_loaded_again(hub: Hub, marian: tuple[Path, list[str]]
     for loaded in (transduce.Translator.from_pretrained("me/mine"), transduce.from_pretrained("me/mine")):
         assert isinstance(loaded, transduce.Translator) and loaded.translate(TEXTS, **GREEDY) == marian[1]
     hub.put(NAME, marian[0])
-    with pytest.raises(ModelFolderError, match="transduce.from_pretrained"):
+    with pytest.raises(ModelFolderError, match=r"transduce\.from_pretrained"):
         transduce.Translator.from_pretrained(NAME)

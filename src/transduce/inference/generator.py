@@ -3,8 +3,6 @@
 generator = transduce.load("runs/author")
 generator("Once upon a time")
 generator.generate(["ROMEO:", "JULIET:"], temperature=0.7, max_length=300)
-for piece in generator.stream("Once upon"): ...
-generator.next_tokens("Once upon a", top=5)
 generator.attention("Once upon a time").save_html("attention.html")
 """
 
@@ -75,6 +73,9 @@ class Continuation:
     """Number of tokens written."""
     ended: bool
     """Whether the model ended it, or a stop string; False if the maximum length cut it off."""
+
+    def __repr__(self) -> str:
+        return f"Continuation({self.text!r}, score={self.score:.4f}, tokens={self.tokens}, ended={self.ended})"
 
 
 @dataclass

@@ -33,6 +33,12 @@ class Translation:
     links: tuple[tuple[int, int], ...] = ()
     """Word alignment, (source word, target word), both from 0; only if requested."""
 
+    def __repr__(self) -> str:
+        further = {"ended": self.ended, "missing": self.missing, "links": self.links}
+        usual = {"ended": True, "missing": (), "links": ()}
+        shown = "".join(f", {name}={value!r}" for name, value in further.items() if value != usual[name])
+        return f"Translation({self.text!r}, score={self.score:.4f}{shown})"
+
 
 @dataclass(frozen=True)
 class TranslationOptions:

@@ -61,7 +61,7 @@ def restore_on_error(path: Path) -> Iterator[None]:
 
 
 def check_unused(folder: Path) -> None:
-    """Reject a folder with foreign files before anything, even a lock, is written to it; the run's texts may be there."""
+    """Reject a folder with foreign files before anything, even a lock, is written to it; its texts may be there."""
     with storage_errors(folder):
         if folder.exists() and not folder.is_dir():
             raise CannotCreate(f"{folder}: exists and is not a folder; choose another name")

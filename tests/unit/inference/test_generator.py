@@ -187,7 +187,7 @@ def test_load_gives_what_the_folder_is_for(tmp_path: Path) -> None:
     assert isinstance(generator("the"), str)
     with pytest.raises(SettingsError, match=r"holds a language model.*use `transduce generate"):
         transduce.load(folder, folder)
-    with pytest.raises(SettingsError, match="generate takes several prompts"):
+    with pytest.raises(TypeError, match="generate takes a list of prompts"):
         generator.generate("the")
 
 

@@ -196,7 +196,7 @@ def test_an_option_that_makes_no_sense_is_rejected(option: dict[str, int], messa
 
 def test_one_text_where_lines_belong_is_rejected() -> None:
     """A string is a sequence of strings too: without a word each letter would be translated."""
-    with pytest.raises(SettingsError, match="lines"):
+    with pytest.raises(TypeError, match="lines"):
         copier("word").translate("dog")
 
 

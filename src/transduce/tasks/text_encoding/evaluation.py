@@ -83,15 +83,25 @@ def _one_line(value: Any) -> str:
     return value if isinstance(value, str) else " ".join(value)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class EncoderEvaluation:
-    """The scores of a text encoder."""
+    """The scores of a text encoder: `found["accuracy"]` is a number."""
 
     objective: str
     table: Table
     """Scores by name, with counts of the lines left out by reason, of unknown labels, and confidence intervals."""
     metrics: tuple[str, ...] = ()
     """The scores to print; all if empty."""
+
+    def __getitem__(self, metric: str) -> float:
+        """Return a score by its name, as a number."""
+        scores = {name: value for name, value in self.table.items() if name not in NOT_SCORES}
+        if metric not in scores:
+            raise KeyError(f"{metric} was not computed{suggestion(metric, scores)}")
+        return float(scores[metric])
+
+    def __repr__(self) -> str:
+        return "\n".join(self.lines())
 
     @property
     def translations(self) -> list[str]:

@@ -13,7 +13,7 @@ from transduce.config import Table
 from transduce.data.prepared import Prepared
 from transduce.data.report import REASONS
 from transduce.data.store import PairStore
-from transduce.errors import DataError, SettingsError
+from transduce.errors import DataError, SettingsError, suggestion
 from transduce.evaluation.metrics import METRICS, Metric, Score, finite, perplexity
 from transduce.evaluation.significance import SAMPLES, Comparison, Interval, compare, interval
 from transduce.inference.search.options import Request, SearchOptions
@@ -163,9 +163,9 @@ def compare_scores(
     }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TranslationEvaluation:
-    """The scores of a translation model, and its comparisons with others."""
+    """The scores of a translation model, and its comparisons with others: `found["bleu"]` is a number."""
 
     name: str
     metrics: Mapping[str, Metric]
@@ -174,6 +174,15 @@ class TranslationEvaluation:
     """By the name of the other model, then by metric."""
     unused: Mapping[str, int] = field(default_factory=dict)
     """Units of the test set that are no pairs, by the reason."""
+
+    def __getitem__(self, metric: str) -> float:
+        """Return the score by a metric, as a number."""
+        if metric not in self.scores.scores:
+            raise KeyError(f"{metric} was not computed{suggestion(metric, self.scores.scores)}")
+        return self.scores.scores[metric].value
+
+    def __repr__(self) -> str:
+        return "\n".join(self.lines())
 
     @property
     def translations(self) -> list[str]:
