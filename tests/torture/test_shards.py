@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import time
@@ -44,7 +43,7 @@ def test_shards_that_are_killed_and_run_again_give_the_file_of_one_process(
             moments = sorted((draw.uniform(0.0, began.seconds), number) for number in left if left[number])
             for moment, number in moments:
                 time.sleep(max(0.0, running[number].began + moment - time.monotonic()))
-                os.kill(running[number].pid, signal.SIGKILL)  # nobody has waited for it: the number is its own
+                fork_server.kill(running[number])
             for number, child in running.items():
                 outcome = fork_server.wait(child)
                 assert outcome.code in (0, -signal.SIGKILL), outcome
@@ -61,4 +60,5 @@ def test_shards_that_are_killed_and_run_again_give_the_file_of_one_process(
         assert not Path(f"{output}.blocks").exists()
         output.unlink()
     assert kills >= size
-    tally("kill -9 of processes of a translation in shards, merged byte for byte", size, f"; {kills} kills, {merges} of merges")
+    note = f"; {kills} kills of shards, {merges} of merges"
+    tally("kill -9 of processes of a translation in shards, merged byte for byte", size, note)
