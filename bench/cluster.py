@@ -30,6 +30,7 @@ from transduce.inference.jobs.block_folder import BlockFolder
 COUNTS = (1, 2, 4)
 CLIENTS = 32
 BLOCK_LINES = 512
+BLOCKS = ("--block-lines", str(BLOCK_LINES))
 OPTIONS = ("--greedy", "--precision", "int8", "--engine", "ctranslate2", "--threads", "1", "--workers", "1")
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0"}
 PORT = 18700
@@ -50,8 +51,7 @@ def shards(model: Path, source: Path, place: Path, count: int) -> dict[str, floa
     output, began = place / f"shards-{count}", time.monotonic()
     running = [
         subprocess.Popen(
-            command("translate", model, source, "--output", output, *OPTIONS)
-            + ["--shard", f"{number}/{count}", "--block-lines", str(BLOCK_LINES)],
+            command("translate", model, source, "--output", output, *OPTIONS, "--shard", f"{number}/{count}", *BLOCKS),
             env=ENVIRONMENT,
         )
         for number in range(1, count + 1)
@@ -64,8 +64,8 @@ def shards(model: Path, source: Path, place: Path, count: int) -> dict[str, floa
 def actors(model: Path, source: Path, place: Path, count: int, address: str) -> dict[str, float]:
     """Translate by so many actors; the folder of blocks is watched, because it is removed at the end."""
     output, began = place / f"actors-{count}", time.monotonic()
-    line = command("translate", model, source, "--output", output, *OPTIONS)
-    line += ["--ray", address, "--actors", str(count), "--block-lines", str(BLOCK_LINES)]
+    line = command("translate", model, source, "--output", output, *OPTIONS, "--ray", address, *BLOCKS)
+    line += ["--actors", str(count)]
     process = subprocess.Popen(line, env=ENVIRONMENT)
     seen: dict[str, float] = {}
     while process.poll() is None:
@@ -142,7 +142,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, required=True, help="run or model folder that CTranslate2 supports")
     parser.add_argument("--source", type=Path, required=True, help="lines to translate, plain or gzip")
-    parser.add_argument("--lines", type=int, default=10_240, help="how many of them, from the beginning again if needed")
+    parser.add_argument(
+        "--lines", type=int, default=10_240, help="how many of them, from the beginning again if needed"
+    )
     parser.add_argument("--seconds", type=float, default=6.0, help="of load on the server")
     given = parser.parse_args()
     opened = gzip.open if given.source.suffix == ".gz" else open
@@ -152,7 +154,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name, cluster(max(COUNTS)) as address:
         place = Path(name)
         source = place / "source.txt"
-        source.write_text("".join(f"{line}\n" for line in itertools.islice(itertools.cycle(lines), given.lines)), "utf-8")
+        source.write_text(
+            "".join(f"{line}\n" for line in itertools.islice(itertools.cycle(lines), given.lines)), "utf-8"
+        )
         for count in COUNTS:
             results["shards"][count] = shards(given.model, source, place, count)
             results["actors"][count] = actors(given.model, source, place, count, address)

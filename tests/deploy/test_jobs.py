@@ -1,4 +1,4 @@
-"""Jobs that train and translate on several hosts: Kubernetes' and Slurm's agree with themselves and with the program."""
+"""Jobs that train and translate on several hosts agree with themselves and with the program."""
 
 from __future__ import annotations
 
@@ -79,7 +79,8 @@ def test_torchrun_accepts_its_options_in_the_scripts() -> None:
         parsed = get_args_parser().parse_args([*options, "script.py"])
         assert parsed.rdzv_backend == "c10d" and parsed.max_restarts > 0 and parsed.shutdown_timeout == 120, name
         assert "TORCH_DISABLE_SHARE_RDZV_TCP_STORE" in script or any(
-            one["name"] == "TORCH_DISABLE_SHARE_RDZV_TCP_STORE" and one["value"] == "1" for one in container("train")["env"]
+            one["name"] == "TORCH_DISABLE_SHARE_RDZV_TCP_STORE" and one["value"] == "1"
+            for one in container("train")["env"]
         )
 
 
@@ -107,8 +108,12 @@ def test_an_array_translates_and_merges(place: Path) -> None:
         **os.environ,
         "PATH": f"{place / 'bin'}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT / "src"),
-        **{"MODEL": "run", "INPUT": "big.txt", "OUTPUT": "out.txt", "OPTIONS": "--engine torch --block-lines 512"},
-        **{"SLURM_ARRAY_TASK_MIN": "0", "SLURM_ARRAY_TASK_COUNT": "2"},
+        "MODEL": "run",
+        "INPUT": "big.txt",
+        "OUTPUT": "out.txt",
+        "OPTIONS": "--engine torch --block-lines 512",
+        "SLURM_ARRAY_TASK_MIN": "0",
+        "SLURM_ARRAY_TASK_COUNT": "2",
     }
     for task in ("0", "1"):
         script = ["bash", str(SLURM / "translate.sbatch")]

@@ -23,9 +23,12 @@ _OPTIONS = (
         help="Translate part I of N, from 1, into OUTPUT.blocks, for `transduce merge`; auto/N in a job array.",
     ),
     _cluster("--ray", metavar="ADDRESS", help="Translate on a Ray cluster: auto, host:port, or local to try it."),
-    _cluster("--actors", type=click.IntRange(1), metavar="N", help="Ray actors (default: as many as there is room for)."),
+    _cluster("--actors", type=click.IntRange(1), metavar="N", help="Ray actors (default: as many as fit)."),
     _cluster(
-        "--block-lines", type=click.IntRange(1), metavar="N", help="Lines of a block, a multiple of 512 (default: 8192 or more)."
+        "--block-lines",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Lines of a block, a multiple of 512 (default: 8192 or more).",
     ),
 )
 
@@ -82,7 +85,9 @@ def _translate_shard(file: str, output: str, options: dict[str, Any]) -> Transla
         note(f"nothing to do for shard {shard.index} of {shard.count}: the input has {len(folder.blocks):,} blocks")
     left = [number for number in numbers if not folder.is_complete(number)]
     if numbers and len(left) < len(numbers):
-        note(f"complete before: {len(numbers) - len(left):,} of the {len(numbers):,} blocks of shard {options['shard']}")
+        note(
+            f"complete before: {len(numbers) - len(left):,} of the {len(numbers):,} blocks of shard {options['shard']}"
+        )
     with following(sum(folder.blocks[number].lines for number in left), "line") as follower:
         translator = BlockTranslator(job, folder)
         translate_shard(translator, folder, shard, LineObserver(follower))

@@ -19,8 +19,8 @@ transduce merge out.txt.gz --remove
 def command(output: str, remove: bool) -> None:
     """Merge the blocks that `transduce translate --shard` wrote to OUTPUT.blocks into OUTPUT.
 
-    Checks that every block is there once and undamaged, and that all are of one input, model and set of options. What is
-    missing is listed, and nothing is written.
+    Checks that every block is there once and undamaged, and that all are of one input, model and set of options. If
+    blocks are missing, they are listed and nothing is written.
     """
     from transduce.inference.jobs.merge import merge
 

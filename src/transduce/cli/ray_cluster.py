@@ -208,7 +208,9 @@ def _absolute(file: str, output: str, options: dict[str, Any]) -> tuple[str, str
 @contextlib.contextmanager
 def _connected(address: str) -> Iterator[Any]:
     """Connect to a cluster, or with "local" start one here, which ends with the command."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # otherwise a cluster that is started here reports to its makers
+    os.environ.setdefault(
+        "RAY_USAGE_STATS_ENABLED", "0"
+    )  # otherwise a cluster that is started here reports to its makers
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         import ray
@@ -247,5 +249,7 @@ def _count(ray: Any, share: Share, given: int | None) -> int:
     found = sum(share.fit(node["Resources"]) for node in ray.nodes() if node["Alive"])
     if not found:
         wanted = f"{share.cpus} CPUs" + " and a GPU" * share.gpus
-        raise SettingsError(f"--ray: no node has {wanted}; lower --threads or --workers, or give --actors to wait for one")
+        raise SettingsError(
+            f"--ray: no node has {wanted}; lower --threads or --workers, or give --actors to wait for one"
+        )
     return found

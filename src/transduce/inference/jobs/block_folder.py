@@ -86,7 +86,9 @@ class BlockFolder:
     def check(self, size: int, fingerprint: Table, block_lines: int | None) -> None:
         """Raise unless this process was given what the plan was made for."""
         given = json.loads(json.dumps(fingerprint))
-        differing = [name for name in sorted(given.keys() | self.fingerprint) if given.get(name) != self.fingerprint.get(name)]
+        differing = [
+            name for name in sorted(given.keys() | self.fingerprint) if given.get(name) != self.fingerprint.get(name)
+        ]
         if size != self.size:
             differing.insert(0, "input")
         if block_lines not in (None, self.block_lines):
@@ -136,9 +138,7 @@ class BlockFolder:
     def complete(self, number: int, counts: TranslationCounts) -> None:
         """Write the manifest of a block whose translation is in place."""
         path = self.file(number)
-        found = TranslatedBlock(
-            number, self.job, self.blocks[number].lines, path.stat().st_size, sha256(path), counts
-        )
+        found = TranslatedBlock(number, self.job, self.blocks[number].lines, path.stat().st_size, sha256(path), counts)
         write_file(self.manifest(number), json_bytes(found.to_table()))
 
 

@@ -123,7 +123,9 @@ def _check(content: bytes, path: str, lines: int) -> None:
         wrong, at = f"the byte 0x{content[error.start]:02x}", error.start
     if at >= 0:
         line = lines + content.count(b"\n", 0, at) + 1
-        raise DataError(f"{path}:{line}: is not UTF-8 text (it has {wrong}); convert the file with iconv or fix that line")
+        raise DataError(
+            f"{path}:{line}: is not UTF-8 text (it has {wrong}); convert the file with iconv or fix that line"
+        )
 
 
 class BlockReader:

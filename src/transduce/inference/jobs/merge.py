@@ -45,7 +45,10 @@ def merge(output: str, remove: bool = False) -> Merged:
                     file.write(chunk)
             if digest.hexdigest() != found.sha256:
                 path = folder.file(number)
-                raise DataError(f"{path}: is damaged (its SHA-256 differs); delete {folder.manifest(number)} and run its shard again")
+                raise DataError(
+                    f"{path}: is damaged (its SHA-256 differs); delete {folder.manifest(number)} and run its shard "
+                    "again"
+                )
     counts = folder.counts(range(len(translated)))
     if remove:
         shutil.rmtree(folder.path)

@@ -60,16 +60,16 @@ def _index(text: str, count: int, environment: Mapping[str, str]) -> int:
         )
         if tasks != count:
             raise SettingsError(
-                f"--shard {text}: the Slurm array has {tasks} tasks, not {count}; submit --array=1-{count}, or give the "
-                f"number itself, such as --shard 3/{count}"
+                f"--shard {text}: the Slurm array has {tasks} tasks, not {count}; submit --array=1-{count}, or give "
+                f"the number itself, such as --shard 3/{count}"
             )
         return (task - first) // max(1, step) + 1
     if "JOB_COMPLETION_INDEX" in environment:  # an indexed Kubernetes job counts from 0
         index = _number(text, environment, "JOB_COMPLETION_INDEX", None) + 1
         if index > count:
             raise SettingsError(
-                f"--shard {text}: JOB_COMPLETION_INDEX is {index - 1}, counted from 0, but there are {count} shards; make "
-                "them as many as the completions of the job"
+                f"--shard {text}: JOB_COMPLETION_INDEX is {index - 1}, counted from 0, but there are {count} shards; "
+                "make them as many as the completions of the job"
             )
         return index
     raise SettingsError(
@@ -140,11 +140,11 @@ class BlockTranslator:
 
 
 def translate_shard(translator: BlockTranslator, folder: BlockFolder, shard: Shard, observer: Observer) -> None:
-    """Translate the blocks of a shard; those that another process is translating are an error when all others are done."""
+    """Translate the blocks of a shard; when all others are done, those of another process are an error."""
     busy = translator.translate(shard.numbers(len(folder.blocks)), observer)
     left = [number for number in busy if not folder.is_complete(number)]
     if left:
         raise Busy(
-            f"{folder.path}: another process is translating {len(left)} blocks of shard {shard.index}/{shard.count}; wait "
-            "for it to end, then run this again"
+            f"{folder.path}: another process is translating {len(left)} blocks of shard {shard.index}/{shard.count}; "
+            "wait for it to end, then run this again"
         )

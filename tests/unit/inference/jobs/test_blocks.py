@@ -31,9 +31,7 @@ def text(seed: int, lines: int) -> bytes:
     draw = random.Random(seed)
     kinds = ("a b", "", "é\u2028x", "\ufeffmark", "tab\tx\x0b", "word " * 40)
     end = ("\n", "\n", "\r\n")
-    found = "".join(
-        (LONG if draw.random() < 0.02 else draw.choice(kinds)) + draw.choice(end) for _ in range(lines)
-    )
+    found = "".join((LONG if draw.random() < 0.02 else draw.choice(kinds)) + draw.choice(end) for _ in range(lines))
     return found.encode()
 
 
