@@ -2,7 +2,8 @@
 
 Each process, actor and replica has one thread, in eight bits with CTranslate2, greedy. Shards and actors translate the
 same file; lines per second are those between the first and the last block that was finished, so that the seconds of
-starting are left out, and *seconds* are those of the whole. The server gets 32 clients, each of which sends its next
+starting are left out, and *seconds* are those of the whole. Lines per second of processor time say the same on a
+machine that is busy with something else. The server gets 32 clients, each of which sends its next
 line when the last one is translated, to the replicas in turn. On a machine with two cores four processes show what is
 lost by too many. The last line is one JSON object.
 """
@@ -20,19 +21,17 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
-
-from transduce.inference.jobs.block_folder import BlockFolder
 
 COUNTS = (1, 2, 4)
 CLIENTS = 32
 BLOCK_LINES = 512
 BLOCKS = ("--block-lines", str(BLOCK_LINES))
 OPTIONS = ("--greedy", "--precision", "int8", "--engine", "ctranslate2", "--threads", "1", "--workers", "1")
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
 PORT = 18700
 
 
@@ -40,42 +39,68 @@ def command(*arguments: str | Path) -> list[str]:
     return [sys.executable, "-m", "transduce", *map(str, arguments), "--quiet"]
 
 
-def speed(folder: BlockFolder) -> float:
-    """Lines per second between the first and the last block of a folder."""
-    ends = sorted((folder.manifest(block.number).stat().st_mtime, block.lines) for block in folder.blocks)
-    return sum(lines for _, lines in ends[1:]) / (ends[-1][0] - ends[0][0])
+def cpu_seconds(processes: Iterable[int]) -> float:
+    """Processor time that processes have used so far."""
+    ticks = 0
+    for process in processes:
+        with suppress(OSError):
+            ticks += sum(map(int, Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:13]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def descendants(process: int) -> set[int]:
+    """A process and those that it started, and they."""
+    children: set[int] = set()
+    with suppress(OSError):
+        children = set(map(int, Path(f"/proc/{process}/task/{process}/children").read_text().split()))
+    return {process}.union(*map(descendants, children))
+
+
+def ray_actors() -> set[int]:
+    """Actors that translate blocks, by the name that Ray gives a process."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if path.read_bytes().startswith(b"ray::BlockActor"):
+                found.add(int(path.parent.name))
+    return found
+
+
+def watch(running: list[subprocess.Popen[bytes]], output: Path, pids: Callable[[], Iterable[int]]) -> dict[str, float]:
+    """Wait until commands have ended; return lines per second, and per second of processor time.
+
+    From the first block to the last one that was complete while none of them had ended.
+    """
+    began, seen = time.monotonic(), list[tuple[float, float, int]]()
+    while all(process.poll() is None for process in running):
+        count = sum(1 for _ in Path(f"{output}.blocks").glob("*[0-9].json"))
+        if count > (seen[-1][2] if seen else 0):
+            seen.append((time.monotonic(), cpu_seconds(pids()), count))
+        time.sleep(0.02)
+    assert [process.wait() for process in running] == [0] * len(running)
+    (first, used, one), (last, spent, many) = seen[0], seen[-1]
+    lines = BLOCK_LINES * (many - one)
+    found = {"lines_per_second": lines / (last - first), "lines_per_cpu_second": lines / (spent - used)}
+    return {**found, "seconds": time.monotonic() - began}
 
 
 def shards(model: Path, source: Path, place: Path, count: int) -> dict[str, float]:
     """Translate in so many processes."""
-    output, began = place / f"shards-{count}", time.monotonic()
+    output = place / f"shards-{count}"
+    translate = command("translate", model, source, "--output", output, *OPTIONS, *BLOCKS)
     running = [
-        subprocess.Popen(
-            command("translate", model, source, "--output", output, *OPTIONS, "--shard", f"{number}/{count}", *BLOCKS),
-            env=ENVIRONMENT,
-        )
+        subprocess.Popen([*translate, "--shard", f"{number}/{count}"], env=ENVIRONMENT)
         for number in range(1, count + 1)
     ]
-    assert [process.wait() for process in running] == [0] * count
-    seconds = time.monotonic() - began
-    return {"lines_per_second": speed(BlockFolder(str(output))), "seconds": seconds}
+    return watch(running, output, lambda: [process.pid for process in running])
 
 
 def actors(model: Path, source: Path, place: Path, count: int, address: str) -> dict[str, float]:
-    """Translate by so many actors; the folder of blocks is watched, because it is removed at the end."""
-    output, began = place / f"actors-{count}", time.monotonic()
+    """Translate by so many actors."""
+    output = place / f"actors-{count}"
     line = command("translate", model, source, "--output", output, *OPTIONS, "--ray", address, *BLOCKS)
-    line += ["--actors", str(count)]
-    process = subprocess.Popen(line, env=ENVIRONMENT)
-    seen: dict[str, float] = {}
-    while process.poll() is None:
-        for path in Path(f"{output}.blocks").glob("*[0-9].json"):
-            seen.setdefault(path.name, time.monotonic())
-        time.sleep(0.01)
-    assert process.returncode == 0
-    seconds = time.monotonic() - began
-    ends = sorted(seen.values())
-    return {"lines_per_second": BLOCK_LINES * (len(ends) - 1) / (ends[-1] - ends[0]), "seconds": seconds}
+    running = [subprocess.Popen([*line, "--actors", str(count)], env=ENVIRONMENT)]
+    return watch(running, output, ray_actors)
 
 
 @contextmanager
@@ -94,11 +119,11 @@ def cluster(cpus: int) -> Iterator[str]:
 def replicas(model: Path, lines: list[str], count: int, seconds: float) -> dict[str, float]:
     """Serve by so many servers; return translations per second, and the 95th percentile of their time."""
     with ExitStack() as stack:
-        ports = [PORT + number for number in range(count)]
+        ports, servers = [PORT + number for number in range(count)], list[subprocess.Popen[bytes]]()
         for port in ports:
             line = command("serve", f"m={model}", "--port", str(port), "--threads", "1", "--workers", "1")
             line += ["--engine", "ctranslate2", "--precision", "int8"]
-            server = subprocess.Popen(line, env=ENVIRONMENT, stdout=subprocess.DEVNULL)
+            servers.append(server := subprocess.Popen(line, env=ENVIRONMENT, stdout=subprocess.DEVNULL))
             stack.callback(server.wait)
             stack.callback(server.terminate)
         for port in ports:
@@ -122,10 +147,15 @@ def replicas(model: Path, lines: list[str], count: int, seconds: float) -> dict[
         threads = [threading.Thread(target=client, args=(number,)) for number in range(CLIENTS)]
         for thread in threads:
             thread.start()
+        time.sleep(max(0.0, over - seconds - time.monotonic()))
+        processes = set[int]().union(*(descendants(server.pid) for server in servers))
+        used = cpu_seconds(processes)
         for thread in threads:
             thread.join()
+        used = cpu_seconds(processes) - used
     times.sort()
-    return {"lines_per_second": len(times) / seconds, "p95_seconds": times[int(0.95 * len(times))]}
+    found = {"lines_per_second": len(times) / seconds, "lines_per_cpu_second": len(times) / used}
+    return {**found, "p95_seconds": times[int(0.95 * len(times))]}
 
 
 def _call(port: int, method: str, path: str) -> bool:

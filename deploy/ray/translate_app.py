@@ -4,9 +4,9 @@
     cd deploy/ray && serve run translate_app:app model=/shared/runs/de-en replicas=2
     curl -d '{"text": "ein Hund"}' -H 'Content-Type: application/json' http://127.0.0.1:8000/translate
 
-An example to build on. `transduce serve` has what it lacks: streams, glossaries, keys, limits, fairness between clients,
-continuous batching. Ray and Ray Serve have no authentication unless you switch it on: keep their ports in a private
-network.
+An example to build on. `transduce serve` has what it lacks: streams, glossaries, keys, limits, fairness between
+clients, continuous batching. Ray and Ray Serve have no authentication unless you switch it on: keep their ports in a
+private network.
 """
 
 from __future__ import annotations

@@ -216,8 +216,8 @@ def run_job(
     """Translate what is left of a document; return the counts of all its lines.
 
     `parallelism` is what an earlier job of this process found to be the fastest. Input that is not a file is translated
-    as it comes. With CTranslate2 two windows of a file are in progress, so that its workers do not run dry at the end of
-    the first; with PyTorch one, on which all threads work.
+    as it comes. With CTranslate2 two windows of a file are in progress, so that its workers do not run dry at the end
+    of the first; with PyTorch one, on which all threads work.
     """
     sink.check_input(source.skip(sink.done.segments))
     job.translation.constraints.skip(sink.done.counts.lines)
