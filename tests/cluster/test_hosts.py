@@ -163,3 +163,27 @@ def test_a_host_is_lost_and_replaced(rank: int, moment: str, call: int, agents: 
 def _listens(port: int) -> bool:
     with contextlib.closing(socket.socket()) as found:
         return found.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_the_script_for_slurm_trains_on_two_hosts_and_resumes(tmp_path: Path, whole: Path) -> None:
+    """With stand-ins for `scontrol` and `srun`, which start a task for each host."""
+    programs = {
+        "scontrol": "printf '127.0.0.1\\n127.0.0.2\\n'",
+        "srun": 'shift; for host in 127.0.0.1 127.0.0.2; do SLURMD_NODENAME=$host "$@" & done; wait -n && wait',
+        "torchrun": f'exec "{sys.executable}" -m torch.distributed.run "$@"',
+    }
+    (tmp_path / "bin").mkdir()
+    for name, body in programs.items():
+        (tmp_path / "bin" / name).write_text(f"#!/bin/bash\n{body}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    (tmp_path / "recipe.toml").write_text(RECIPE)
+    slurm = {"SLURM_JOB_ID": str(free_port()), "SLURM_JOB_NODELIST": "two", "SLURM_JOB_NUM_NODES": "2"}
+    slurm |= {"SLURM_GPUS_ON_NODE": "2", "RECIPE": "recipe.toml", "RUN": str(tmp_path / "run")}
+    given = environment() | slurm | {"PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    del given["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"]  # the script sets it
+    script = ["bash", str(PROJECT / "deploy/slurm/train.sbatch")]
+    first = subprocess.run(script, cwd=tmp_path, env=given, capture_output=True, text=True, check=False)
+    assert first.returncode == 0, first.stderr
+    assert differences(result(tmp_path / "run"), result(whole)) == []
+    again = subprocess.run(script, cwd=tmp_path, env=given, capture_output=True, text=True, check=False)
+    assert again.returncode == 0 and "already finished" in again.stderr, again.stderr
