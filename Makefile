@@ -69,6 +69,13 @@ fuzz: .venv/.fuzz ## Send 10,000 requests made by schemathesis to all routes of 
 test-browser: .venv/.browser ## Use the studio in a real browser (Chromium must be installed; two minutes)
 	@$(BIN)/pytest tests/browser tests/unit/inspection/test_page_tour.py -m '' -rs
 
+.venv/.ray: .venv/.developer
+	@$(INSTALL) -e '.[ray]'
+	@touch $@
+
+test-cluster: .venv/.ray ## Translate on a Ray cluster and train on two hosts, all on this machine; kill nodes and hosts (ten minutes)
+	@$(BIN)/pytest tests/cluster -m '' --timeout=1800 -rs
+
 soak: .venv/.developer ## Ten minutes of mixed load on a server: memory, files and latency; SOAK="--minutes 1" for less
 	@$(BIN)/python -m tests.torture.soak $(SOAK)
 
@@ -82,6 +89,9 @@ bench-bulk: .venv/.developer ## Memory of translating 10,000 and 1,000,000 lines
 
 bench-decode: .venv/.developer ## Decoding speed against Hugging Face and CTranslate2; BULK="--model RUN …" for a trained model (minutes)
 	@$(BIN)/python bench/decode.py $(BULK)
+
+bench-cluster: .venv/.ray ## Speed of 1, 2 and 4 shards, Ray actors and servers; CLUSTER="--model RUN --source FILE" (three minutes)
+	@$(BIN)/python bench/cluster.py $(CLUSTER)
 
 bench-serve: .venv/.developer ## The server against servers without a scheduler, 32 clients and Poisson arrivals; SERVE="--quick" for a minute (half an hour, and as long once to train)
 	@$(BIN)/python bench/serve.py $(SERVE)

@@ -1,4 +1,4 @@
-"""Kubernetes' own JSON schema, reduced to what the manifests of `deploy/kubernetes` use.
+"""Kubernetes' own JSON schema, reduced to what the manifests of `deploy` use.
 
 The whole schema has 5 MB. `kubernetes.json` keeps, of the strict schema, the properties that occur in the manifests
 and those that are required: enough to find a wrong name, type or place. After a change that needs a new property:
@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 
 MANIFESTS = Path(__file__).resolve().parents[2] / "deploy" / "kubernetes"
+JOBS = MANIFESTS.with_name("kubernetes-jobs")
 SCHEMA = Path(__file__).with_name("kubernetes.json")
 KEPT = ("type", "enum", "format", "required", "additionalProperties", "oneOf", "anyOf", "x-kubernetes-int-or-string")
 
@@ -26,6 +27,19 @@ def manifests() -> dict[str, dict[str, Any]]:
     listed = yaml.safe_load((MANIFESTS / "kustomization.yaml").read_text(encoding="utf-8"))["resources"]
     several = [yaml.safe_load((MANIFESTS / name).read_text(encoding="utf-8")) for name in listed]
     return {one["kind"]: one for one in several}
+
+
+def jobs() -> dict[str, list[dict[str, Any]]]:
+    """The manifests of each file of jobs."""
+    return {path.stem: list(yaml.safe_load_all(path.read_text(encoding="utf-8"))) for path in sorted(JOBS.iterdir())}
+
+
+def every_manifest() -> dict[str, list[dict[str, Any]]]:
+    """All manifests by kind."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for one in (*manifests().values(), *(inner for several in jobs().values() for inner in several)):
+        found.setdefault(one["kind"], []).append(one)
+    return found
 
 
 def reduced(schema: Any, definitions: dict[str, Any], values: list[Any]) -> Any:
@@ -53,11 +67,11 @@ def main(folder: Path) -> None:
     """Write `kubernetes.json` from a folder of the complete schema."""
     definitions = json.loads((folder / "_definitions.json").read_text(encoding="utf-8"))["$defs"]
     found = {}
-    for kind, manifest in manifests().items():
-        group, _, version = manifest["apiVersion"].rpartition("/")
+    for kind, several in every_manifest().items():
+        group, _, version = several[0]["apiVersion"].rpartition("/")
         name = "-".join(part for part in (kind.lower(), group.split(".")[0], version) if part)
         schema = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
-        found[kind] = reduced(schema, definitions, [manifest])
+        found[kind] = reduced(schema, definitions, [*several])
     SCHEMA.write_text(json.dumps({"source": folder.name, "kinds": found}, indent=1, sort_keys=True) + "\n", "utf-8")
 
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from tests.deploy.files import instructions
-from tests.deploy.kubernetes_schema import MANIFESTS, SCHEMA, manifests
+from tests.deploy.kubernetes_schema import MANIFESTS, SCHEMA, every_manifest, manifests
 from tests.unit.serving.front import Front
 from transduce.serving.connection import Timeouts
 from transduce.serving.fair_queue import FairQueue
@@ -29,9 +29,11 @@ PROBES = {name: CONTAINER[f"{name}Probe"] for name in ("startup", "readiness", "
 
 def test_manifests_have_the_schema_of_kubernetes() -> None:
     kinds = json.loads(SCHEMA.read_text(encoding="utf-8"))["kinds"]
-    assert set(kinds) == set(FOUND)
-    for kind, manifest in FOUND.items():
-        jsonschema.validate(manifest, kinds[kind])
+    found = every_manifest()
+    assert set(kinds) == set(found)
+    for kind, several in found.items():
+        for manifest in several:
+            jsonschema.validate(manifest, kinds[kind])
 
 
 @pytest.mark.parametrize(

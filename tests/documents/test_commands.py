@@ -72,6 +72,9 @@ def check(words: list[str]) -> None:
         assert {extra for words in re.findall(r"\[(.*)\]", " ".join(arguments)) for extra in words.split(",")} <= extras
     elif program_name in ("python", "pytest"):
         assert (ROOT / arguments[0]).exists()
+    elif program_name in ("sbatch", "kubectl"):
+        (script,) = [word for word in arguments if word.startswith("deploy/")]
+        assert (ROOT / script).exists()
     else:  # test_serving_guide.py runs the calls of curl
         assert program_name in ("cat", "curl", "echo", "openssl", "printf"), "say in this test how to check it"
 

@@ -55,6 +55,7 @@ ALLOWED = [
     (r"", r"tags?(,| or) answers?", "the objectives of text encoders: extractive question answering has answers"),
     (r"text_encod|memory_network|models|data.report|predict", r"answers?", "the same"),
     (r"tokenizer|huggingface|bpe_dropout", r"merges?", "byte-pair encoding has merges"),
+    (r"^transduce --help|merge|cluster|translate|main", r"[Mm]erges?", "the command that merges shards"),
     (r"document/(html|markdown)", r"aside", "an element of HTML"),
     (r"", r"bAbI stor(y|ies)", "bAbI's tasks are stories"),
     (

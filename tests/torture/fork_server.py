@@ -114,8 +114,14 @@ class ForkServer:
         """Start, and kill -9 after so long."""
         child = self.start(*arguments)
         time.sleep(seconds)
-        os.kill(child.pid, signal.SIGKILL)  # nobody has waited for it: the number is still its own
+        self.kill(child)
         return self.wait(child)
+
+    def kill(self, child: Child) -> None:
+        """Kill -9, but not before it has opened the files of its streams."""
+        while not Path(f"{child.streams}.err").exists():
+            time.sleep(0.001)
+        os.kill(child.pid, signal.SIGKILL)  # nobody has waited for it: the number is still its own
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         assert self._process.stdin is not None

@@ -33,6 +33,7 @@ COMMANDS = {
     },
     "Inference": {
         "translate": "Translate lines of text or a document.",
+        "merge": "Merge a file that was translated in shards.",
         "generate": "Generate text with a language model.",
         "predict": "Predict labels, tags, spans or masked words with a text encoder.",
         "embed": "Compute a vector for each text with a text encoder.",

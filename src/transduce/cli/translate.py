@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from transduce.cli.cluster import check_cluster, cluster_options, translate_in_blocks
 from transduce.cli.options import (
     SEARCH,
     check_exclusive,
@@ -26,6 +27,7 @@ from transduce.cli.terminal import detail, note
 
 if TYPE_CHECKING:
     from transduce.inference.jobs.job import JobOptions, TranslationJob
+    from transduce.inference.segment import TranslationCounts
     from transduce.inference.translator import Translator
     from transduce.text.document.formats import DocumentKind
     from transduce.text.document.segment import DocumentOptions
@@ -44,6 +46,8 @@ transduce translate runs/many input.txt --target-language de
 transduce translate runs/captions pictures.txt --image-folder photos
 transduce translate runs/en-de input.en --term bank=Ufer --placeholders
 transduce translate runs/de-en big.txt.gz --precision int8 --shortlist runs/de-en/shortlist.safetensors --output out.gz
+transduce translate runs/de-en big.txt --output out.txt --shard 3/20
+transduce translate runs/de-en big.txt --output out.txt --ray auto
 """
 
 FORMATS = (
@@ -133,6 +137,7 @@ _engine = option_group("Engine options")
     metavar="N",
     help="Threads per worker, or of PyTorch (default: the fastest).",
 )
+@cluster_options
 def command(run: str, file: str, output: str, n_best: int | None, **options: Any) -> None:
     """Translate FILE, or standard input, with MODEL, a run or model folder.
 
@@ -142,7 +147,6 @@ def command(run: str, file: str, output: str, n_best: int | None, **options: Any
     byte for byte. For a captioner, lines are paths of PNG or JPEG files, or pixels as text. A file-to-file translation
     that was interrupted resumes when the same command is run again.
     """
-    from transduce.inference.jobs.job import TranslationJob
     from transduce.text.document.formats import detect_kind
 
     _check_options(n_best, output, options)
@@ -151,12 +155,23 @@ def command(run: str, file: str, output: str, n_best: int | None, **options: Any
     kind = options["format"] or detect_kind(file)
     if kind != "text" and (n_best is not None or any(options[name] for name in ("prefix_file", "align", "stream"))):
         raise click.UsageError(f"--n-best, --prefix-file, --align and --stream need plain text, not {kind}")
+    check_cluster(file, kind, output, options)
     options = {"run": run, "n_best": n_best, **options}
-    job = TranslationJob.of(_translator(file, kind, options), _job_options(file, kind, options))
+    if options["shard"] is not None or options["ray"] is not None:
+        summarise(translate_in_blocks(file, output, options))
+        return
+    job = make_job(file, kind, options)
     if options["stream"]:
         _stream(job, file)
     else:
         _bulk(job, output, options)
+
+
+def make_job(file: str, kind: DocumentKind, options: dict[str, Any]) -> TranslationJob:
+    """Load the model and resolve the options."""
+    from transduce.inference.jobs.job import TranslationJob
+
+    return TranslationJob.of(_translator(file, kind, options), _job_options(file, kind, options))
 
 
 def _translator(file: str, kind: str, options: dict[str, Any]) -> Translator:
@@ -253,7 +268,7 @@ def _bulk(job: TranslationJob, output: str, options: dict[str, Any]) -> None:
     if engine.fallbacks and _wants_ctranslate2(options):
         note(f"texts translated by PyTorch instead of CTranslate2: {engine.fallbacks:,} ({engine.fallback_reason})")
     detail(f"engine: {'CTranslate2' if job.uses_ctranslate2 else 'PyTorch'} in {options['precision']}")
-    _summary(counts)
+    summarise(counts)
 
 
 def _document_options(job: TranslationJob, options: dict[str, Any]) -> DocumentOptions:
@@ -296,7 +311,8 @@ def _check_options(n_best: int | None, output: str, options: dict[str, Any]) -> 
     check_exclusive(given, "engine torch", "workers")
 
 
-def _summary(counts: Any) -> None:
+def summarise(counts: TranslationCounts) -> None:
+    """Print what a user should know about the lines of a file."""
     notes = {
         "empty lines": counts.empty,
         "lines without a token, left empty": counts.unread,

@@ -144,14 +144,17 @@ def _meet(backend: str) -> bool:
 
     The store outlives the ranks: after a restart, early ones would find the addresses of dead ones. So every rank
     writes a unique name, the leader publishes a new prefix for the names that it has read, and continues when all
-    ranks have found their own names there.
+    ranks have found their own names there. A name ends in how often its agent has restarted its ranks: an agent that
+    replaces a lost one counts from 0 again, and the leader may be one of its ranks.
     """
     store, rank, world = next(iter(rendezvous("env://", timeout=PATIENCE)))
-    restarted = store.check([MEETING]) or os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
-    name, place = uuid.uuid4().hex, uuid.uuid4().hex
+    count = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    restarted = store.check([MEETING])
+    name, place = f"{uuid.uuid4().hex}-{count}", uuid.uuid4().hex
     store.set(f"{MEETING}/{rank}", name)
     while rank == 0:
         names = [_read(store, f"{MEETING}/{other}") for other in range(world)]
+        restarted = restarted or any(other is not None and not other.endswith("-0") for other in names)
         store.set(MEETING, json.dumps({"place": place, "names": names}))
         if store.check([f"{MEETING}/{place}/{other}" for other in range(1, world)] or [MEETING]):
             break

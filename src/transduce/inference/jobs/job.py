@@ -205,18 +205,26 @@ class Observer(Protocol):
     def wrote(self, lines: int, read: int) -> None: ...
 
 
-def run_job(job: TranslationJob, source: Source, sink: Sink, observer: Observer, path: str) -> TranslationCounts:
+def run_job(
+    job: TranslationJob,
+    source: Source,
+    sink: Sink,
+    observer: Observer,
+    path: str,
+    parallelism: Parallelism | None = None,
+) -> TranslationCounts:
     """Translate what is left of a document; return the counts of all its lines.
 
-    Input that is not a file is translated as it comes. With CTranslate2 two windows of a file are in progress, so that
-    its workers do not run dry at the end of the first; with PyTorch one, on which all threads work.
+    `parallelism` is what an earlier job of this process found to be the fastest. Input that is not a file is translated
+    as it comes. With CTranslate2 two windows of a file are in progress, so that its workers do not run dry at the end
+    of the first; with PyTorch one, on which all threads work.
     """
     sink.check_input(source.skip(sink.done.segments))
     job.translation.constraints.skip(sink.done.counts.lines)
     if sink.done.segments:
         observer.resumed(sink.done.segments)
     with _threads_as_before():
-        parallelism = _parallelism(job, source, sink.done.parallelism, observer, path)
+        parallelism = _parallelism(job, source, sink.done.parallelism or parallelism, observer, path)
         sink.begin(parallelism)
         observer.started(source.read)
         with contextlib.closing(_translated(job, source, parallelism, is_file(path))) as windows:

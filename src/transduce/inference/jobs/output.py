@@ -277,7 +277,7 @@ def open_output(
             raise
 
 
-IRRELEVANT_OPTIONS = ("run", "ensemble", "workers", "threads")
+IRRELEVANT_OPTIONS = ("run", "ensemble", "workers", "threads", "shard", "ray", "actors", "block_lines")
 """Options that do not change translations; of models the contents count, not the names."""
 FILE_OPTIONS = ("prefix_file", "terms", "shortlist")
 """Options that name a file, of which the contents count too."""

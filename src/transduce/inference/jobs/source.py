@@ -66,10 +66,12 @@ class Source:
         segments: Iterable[DocumentSegment],
         meter: Meter | None = None,
         encode: Callable[[str], bytes] = str.encode,
+        first: int = 0,
     ) -> None:
+        """Wrap segments, of which the first has the number `first`."""
         self._segments, self._meter, self._encode = iter(segments), meter or Meter(), encode
         self._hash = hashlib.sha256()
-        self._taken, self._bytes = 0, 0
+        self._taken, self._bytes = first, 0
 
     @classmethod
     def open(cls, path: str, kind: DocumentKind | None = None, options: DocumentOptions = NO_OPTIONS) -> Source:

@@ -210,13 +210,14 @@ class Document:
             segments = self._format.read(text, options)
             first = next(segments, None)
             if first is not None and text.mark:
-                first = _with_mark(first, text.mark)
+                first = with_mark(first, text.mark)
             if first is not None or text.mark:
                 yield unchanged(text.mark) if first is None else first
             yield from segments
 
 
-def _with_mark(first: DocumentSegment, mark: str) -> DocumentSegment:
+def with_mark(first: DocumentSegment, mark: str) -> DocumentSegment:
+    """Return the first segment of a document with the byte-order mark before it."""
     write = first.write
     return replace(first, write=lambda translations: mark + write(translations), original=mark + first.original)
 
