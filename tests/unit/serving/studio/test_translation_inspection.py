@@ -86,7 +86,7 @@ def test_the_words_of_a_pass_are_those_of_its_texts(recorded: dict[str, Any]) ->
     assert len(recorded["produced_words"]) == len(recorded["produced_pieces"])
 
 
-def test_attention_is_that_of_the_api_in_half_precision(
+def test_attention_is_that_of_the_api(
     studio: Served, alone: Translator, recorded: dict[str, Any]
 ) -> None:
     maps = alone.attention(TEXT, **SEARCH)
@@ -100,10 +100,10 @@ def test_attention_is_that_of_the_api_in_half_precision(
                 answer = studio.client.get(f"/studio/api/passes/{recorded['id']}/attention/{kind}/{layer}")
                 assert answer.headers["content-type"] == "application/octet-stream"
                 shape = tuple(map(int, answer.headers["x-shape"].split(",")))
-                found = np.frombuffer(answer.content, "<f2").reshape(shape)
+                found = np.frombuffer(answer.content, "<u2").reshape(shape) / 65535
                 expected = weights[layer - 1]
                 assert shape == expected.shape
-                np.testing.assert_allclose(found, expected, atol=5e-4)  # half of float16's step at 1
+                np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
 
 
 def test_attention_is_computed_once(studio: Served) -> None:
@@ -163,11 +163,11 @@ def test_embeddings_are_what_the_encoder_reads(studio: Served, alone: Translator
     positions = model.source_positions.first(len(tokens)).numpy()
 
     def array(given: dict[str, Any]) -> Any:
-        return np.frombuffer(base64.b64decode(given["float16"]), "<f2").reshape(given["shape"]).astype(np.float32)
+        return np.frombuffer(base64.b64decode(given["float32"]), "<f4").reshape(given["shape"])
 
-    np.testing.assert_allclose(array(found["source"]["vectors"]), vectors, rtol=1e-3, atol=1e-3)
-    np.testing.assert_allclose(array(found["positions"]), positions, atol=1e-3)
-    np.testing.assert_allclose(array(found["similarity"]), positions @ positions.T, rtol=1e-3)
+    np.testing.assert_allclose(array(found["source"]["vectors"]), vectors, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(array(found["positions"]), positions, atol=1e-5)
+    np.testing.assert_allclose(array(found["similarity"]), positions @ positions.T, rtol=1e-5)
 
 
 def test_the_head_summary_is_that_of_the_api(studio: Served, alone: Translator) -> None:
