@@ -1,18 +1,18 @@
 // Arrays of numbers: as they come from the server and as they stand in a saved page (base64).
 
-const STEPS = 65535; // of a share: 16-bit integers, exact to 1e-5
+const SHARE_STEPS = 65535; // of a share: 16-bit integers, exact to 1e-5
 
 // 16-bit shares, little-endian -> Float32Array
 export function fromShares16(buffer) {
   const view = new DataView(buffer), found = new Float32Array(buffer.byteLength >> 1);
-  for (let i = 0; i < found.length; i++) found[i] = view.getUint16(i * 2, true) / STEPS;
+  for (let i = 0; i < found.length; i++) found[i] = view.getUint16(i * 2, true) / SHARE_STEPS;
   return found;
 }
 
 // Numbers from 0 to 1 -> ArrayBuffer of 16-bit shares, little-endian, rounded to the nearest
 export function toShares16(values) {
   const buffer = new ArrayBuffer(values.length * 2), view = new DataView(buffer);
-  for (let i = 0; i < values.length; i++) view.setUint16(i * 2, Math.round(Math.max(0, Math.min(1, values[i])) * STEPS), true);
+  for (let i = 0; i < values.length; i++) view.setUint16(i * 2, Math.round(Math.max(0, Math.min(1, values[i])) * SHARE_STEPS), true);
   return buffer;
 }
 
