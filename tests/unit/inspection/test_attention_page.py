@@ -35,7 +35,7 @@ def weights_in(kind: dict[str, Any]) -> np.ndarray:
         assert array["deflated"] and array["shape"] == [kind["heads"], len(kind["rows"]), len(kind["columns"])]
         name, stored = ("shares16", "<u2") if "shares16" in array else ("roots8", "u1")
         values = np.frombuffer(zlib.decompress(base64.b64decode(array[name])), dtype=stored).astype(np.float32)
-        layers.append((values / 65535 if name == "shares16" else (values / 255) ** 2).reshape(array["shape"]))
+        layers.append((values / 65520 if name == "shares16" else (values / 255) ** 2).reshape(array["shape"]))
     assert len(layers) == kind["layers"]
     return np.stack(layers)
 

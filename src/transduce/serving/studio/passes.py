@@ -21,7 +21,7 @@ OVERHEAD = 4096
 
 @dataclass(frozen=True)
 class ShareArray:
-    """An array of shares: 16-bit integers in steps of 1/65535, little-endian."""
+    """An array of shares: 16-bit integers in steps of 1/65520, little-endian."""
 
     shape: tuple[int, ...]
     data: bytes

@@ -12,7 +12,7 @@ import torch
 
 from tests.unit.inference.random_translator import OTHER, TEXT, random_rnn, random_translator
 from tests.unit.serving.api.hostile import HOSTILE
-from tests.unit.serving.studio.served import RunnerBackend, Served, events
+from tests.unit.serving.studio.served import RunnerBackend, Served, events, shares
 from transduce.inference.translator import Translator
 from transduce.serving.job import ModelInfo
 from transduce.serving.runner import TranslatorRunner
@@ -100,7 +100,7 @@ def test_attention_is_that_of_the_api(
                 answer = studio.client.get(f"/studio/api/passes/{recorded['id']}/attention/{kind}/{layer}")
                 assert answer.headers["content-type"] == "application/octet-stream"
                 shape = tuple(map(int, answer.headers["x-shape"].split(",")))
-                found = np.frombuffer(answer.content, "<u2").reshape(shape) / 65535
+                found = shares(answer.content, shape)
                 expected = weights[layer - 1]
                 assert shape == expected.shape
                 np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
@@ -271,5 +271,5 @@ def test_a_recurrent_model_shows_what_it_has() -> None:
     assert recorded["attention"]["cross"]["layers"] == recorded["attention"]["cross"]["heads"] == 1
     answer = studio.client.get(f"/studio/api/passes/{recorded['id']}/attention/cross/1")
     maps = random_rnn().attention("the lazy dog", **SEARCH).maps["cross"]
-    np.testing.assert_allclose(np.frombuffer(answer.content, "<f2").reshape(maps.shape[1:]), maps[0], atol=5e-4)
+    np.testing.assert_allclose(shares(answer.content, maps.shape[1:]), maps[0], rtol=0, atol=1e-5)
     studio.close()

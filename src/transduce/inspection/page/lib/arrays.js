@@ -1,6 +1,6 @@
 // Arrays of numbers: as they come from the server and as they stand in a saved page (base64).
 
-const SHARE_STEPS = 65535; // of a share: 16-bit integers, exact to 1e-5
+const SHARE_STEPS = 65520; // of a share: 16-bit integers, exact to 1e-5
 
 // 16-bit shares, little-endian -> Float32Array
 export function fromShares16(buffer) {
