@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
 import subprocess
 import sys
@@ -11,21 +13,46 @@ from typing import Any
 
 import pytest
 
+from tests.browser.payloads import PAYLOADS, WORDS
 from tests.torture.served_model import save_random_model
+from tests.unit.inspection.run_example import check, folder_of, moment, update
 
+NAME = "<script>hit()</script>"
+"""The name of the model."""
 SIZES = {"desktop": (1440, 900), "phone": (390, 844)}
+
+
+WATCH = """
+window.hits = 0;
+window.hit = () => { window.hits += 1; };
+window.reports = [];
+document.addEventListener("securitypolicyviolation", (event) => window.reports.push(event.violatedDirective));
+"""
+"""Runs before every script of a page: counts what the payloads run and what the policy reports."""
 
 
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the model that is served."""
-    return save_random_model(tmp_path_factory.mktemp("browser") / "random")
+    """The run whose model is served: half of its vocabulary, its name and what it logged are attacks."""
+    run = tmp_path_factory.mktemp("browser") / "<img src=x onerror=hit()>"
+    save_random_model(run / "model", words=WORDS)
+    journal = [update(10), check(10, 1.5, True, samples=[[one, one, one] for one in PAYLOADS[:60:3]])]
+    folder_of(run, journal, [moment(10, 3.0)])
+    (run / "recipe.toml").write_text(f"[data.train]\npath = {json.dumps(PAYLOADS[2])}\n", encoding="utf-8")
+    return run
 
 
 @pytest.fixture(scope="session")
 def address(model: Path) -> Iterator[str]:
     """The address of a running studio."""
-    command = [sys.executable, "-m", "transduce", "studio", str(model), "--no-browser"]
+    with studio(f"{NAME}={model}") as found:
+        yield found
+
+
+@contextlib.contextmanager
+def studio(*folders: str) -> Iterator[str]:
+    """Start a studio and return its address."""
+    command = [sys.executable, "-m", "transduce", "studio", *folders, "--no-browser"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:
         assert process.stderr is not None
         printed = []
@@ -47,6 +74,7 @@ class Visit:
         self.context = browser.new_context(
             viewport={"width": width, "height": height}, color_scheme=scheme, accept_downloads=True
         )
+        self.context.add_init_script(WATCH)
         self.page = self.context.new_page()
         self.page.set_default_timeout(20_000)
         self.address = address
@@ -79,6 +107,11 @@ class Visit:
     def check(self) -> None:
         """Nothing failed, and nothing was requested elsewhere."""
         assert self.errors == []
+        self.check_nothing_ran()
+
+    def check_nothing_ran(self) -> None:
+        """No payload ran, the policy had nothing to report, and nothing was requested elsewhere."""
+        assert self.page.evaluate("[window.hits, window.reports]") == [0, []]
         assert self.outside == []
 
 

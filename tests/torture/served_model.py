@@ -7,6 +7,7 @@ alone and among others. Its sizes are prime or twice a prime; sources have 1 to 
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -25,20 +26,22 @@ GAIN = 3.0
 SEARCH = {"method": "greedy", "max_length": 29}
 
 
-def save_random_model(folder: Path, num_layers: int = 3, ffn_dim: int = 67) -> Path:
-    """Write the model into a folder and return it."""
-    words = train_tokenizer("word", [" ".join([*WORDS, *POISON])], TokenizerConfig(kind="word", min_frequency=1))
+def save_random_model(folder: Path, num_layers: int = 3, ffn_dim: int = 67, words: Sequence[str] = ()) -> Path:
+    """Write the model into a folder and return it; it also knows other `words`."""
+    tokenizer = train_tokenizer(
+        "word", [" ".join([*WORDS, *POISON, *words])], TokenizerConfig(kind="word", min_frequency=1)
+    )
     config = TransformerConfig(
         model_dim=58, num_heads=2, ffn_dim=ffn_dim, num_layers=num_layers, norm="pre", tied_embeddings="none"
     )
-    model = Transformer(config, VocabularySizes(words.size, words.size))
+    model = Transformer(config, VocabularySizes(tokenizer.size, tokenizer.size))
     initialize(model, seed=11)
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if weight.dim() == 2 and "embedding" not in name:
                 weight *= GAIN
-        model.output.weight[[words.encode(word)[0] for word in POISON]] = 0.0  # they are never written
-    save_model(folder, ModelFolder(model, config, words, words, {"search": SEARCH}), "a card")
+        model.output.weight[[tokenizer.encode(word)[0] for word in POISON]] = 0.0  # they are never written
+    save_model(folder, ModelFolder(model, config, tokenizer, tokenizer, {"search": SEARCH}), "a card")
     return folder
 
 

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 REPORT_FILE, SCORES_FILE = "pronoun.json", "scores.json"
+KEPT_CHECKPOINTS = 8
+"""Checkpoints of the demo's own run that stay, for the studio's slider."""
 CLASSES: dict[Solution, str] = {
     "encoder": "the encoder alone finds the noun",
     "cross-attention": "the decoder's cross-attention alone finds it",
@@ -147,10 +149,28 @@ def _examined(
     with storage_errors(run):
         if seed == options.seed:
             checkpoints = SavedCheckpoints(run)
-            checkpoints.prune(1, checkpoints.updates()[-1])
+            checkpoints.keep(milestones(checkpoints.updates()))
         else:
             shutil.rmtree(run / CHECKPOINTS)
     return report
+
+
+def milestones(updates: Sequence[int], count: int = KEPT_CHECKPOINTS) -> list[int]:
+    """Choose the checkpoints that are kept to show how the model learned: dense at first, where most changes.
+
+    The targets are in geometric progression from the first to the last; each takes the nearest update after the one
+    before it that leaves enough for the rest.
+    """
+    if len(updates) <= count:
+        return list(updates)
+    chosen, at = [], 0
+    for number in range(count):
+        target = updates[0] * (updates[-1] / updates[0]) ** (number / (count - 1))
+        left = range(at, len(updates) - (count - 1 - number))
+        best = min(left, key=lambda index: abs(updates[index] - target))
+        chosen.append(updates[best])
+        at = best + 1
+    return chosen
 
 
 def _sentences(translator: Translator, language: Language) -> Iterator[str]:
@@ -185,9 +205,10 @@ def _mechanism(report: PronounReport) -> Iterator[str]:
     yield f"encoder heads that attend most from “it” to the right noun (animal, place): {heads}"
     moving, shift = report.moving_head
     yield f"  attention moves most with the ending in {moving}: by {shift:.2f}"
+    zeroed = "" if report.zeroed_accuracy is None else f" ({100 * report.zeroed_accuracy:.1f} % with zeros)"
     yield (
-        f"without {describe(report.ablated_heads)}: {100 * report.ablated_accuracy:.1f} % of pronouns right, "
-        f"before {100 * cuts.whole:.1f} %"
+        f"with the mean output of {describe(report.ablated_heads)}: {100 * report.ablated_accuracy:.1f} % of pronouns "
+        f"right{zeroed}, before {100 * cuts.whole:.1f} %"
     )
 
 

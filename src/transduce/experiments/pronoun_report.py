@@ -14,9 +14,10 @@ from transduce.experiments.pronoun_probe import HeadAttention, Probe, head_atten
 from transduce.experiments.pronoun_words import BECAUSE, PRONOUNS, ROLES, Language, Role
 from transduce.inference.translator import Translator
 from transduce.inspection.component import HeadName
+from transduce.inspection.intervention import Ablation
 from transduce.model_folder import checkpoint_weights, put_weights
 from transduce.models.interface import AnyTransducer
-from transduce.nn.hook import twin
+from transduce.nn.hook import replace, twin
 from transduce.storage.checkpoints import SavedCheckpoints
 
 LEARNED = 0.95
@@ -51,6 +52,9 @@ class PronounReport:
     patches: dict[str, float]
     ablated_heads: tuple[HeadName, ...]
     ablated_accuracy: float
+    """With the outputs of these heads replaced by their means, where it matters."""
+    zeroed_accuracy: float | None
+    """With their outputs zero everywhere, as the studio switches heads off; None in reports of earlier versions."""
     history: tuple[tuple[int, float, float], ...]
     """Update, accuracy, and `head_attention` of the checkpoints."""
 
@@ -74,6 +78,7 @@ class PronounReport:
         return {
             "pronoun_accuracy": self.pronoun_accuracy,
             "ablated_accuracy": self.ablated_accuracy,
+            "zeroed_accuracy": self.zeroed_accuracy,
             "head_attention": self.head_attention,
             "train_seconds": self.train_seconds,
             "seed": self.seed,
@@ -103,6 +108,7 @@ class PronounReport:
             table["patches"],
             tuple(HeadName(*head) for head in table["ablated_heads"]),
             table["ablated_accuracy"],
+            table.get("zeroed_accuracy"),
             tuple((update, accuracy, attention) for update, accuracy, attention in table["history"]),
         )
 
@@ -130,6 +136,7 @@ def examine(
     first, second = probe(scenes[:size]), probe(scenes[-size:])
     cuts = measure_cuts(model, first)
     steps = find_heads(model, first, second, ABLATED[cuts.solution])
+    heads = tuple(step.head for step in steps)
     encoder = [found for found in head_attention(model, first) if found.head.kind == "encoder"]
     moving = max(encoder, key=lambda found: found.shift)
     return PronounReport(
@@ -141,10 +148,16 @@ def examine(
         moving_head=(moving.head, moving.shift),
         cuts=cuts,
         patches=measure_patches(model, first, probe([other_ending(scene) for scene in scenes[:size]])),
-        ablated_heads=tuple(step.head for step in steps),
+        ablated_heads=heads,
         ablated_accuracy=steps[-1].accuracy,
+        zeroed_accuracy=_accuracy_without(model, second, heads),
         history=tuple(_history(model, run, first)),
     )
+
+
+def _accuracy_without(model: AnyTransducer, probe: Probe, heads: tuple[HeadName, ...]) -> float:
+    with replace(model, Ablation(heads=heads).hooks(model)):
+        return probe.accuracy(model)
 
 
 def _best(heads: Sequence[HeadAttention], ending: Role) -> tuple[HeadName, float]:

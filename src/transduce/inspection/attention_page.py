@@ -1,8 +1,8 @@
 """Attention maps as the attention view takes them, in a self-contained page.
 
-Weights are float16, deflated and in base64. Millions of them are stored as square roots in 8 bits, which keeps small
-weights distinct from zero: the weights of a long text are all small. A long text in a model of many heads leaves out
-the smallest.
+Weights are shares in 16 bits, exact to 1e-5, deflated and in base64. Millions of them are stored as square roots in 8
+bits, which keeps small weights distinct from zero: the weights of a long text are all small. A long text in a model of
+many heads leaves out the smallest. The page says what was rounded or left out.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from transduce.inspection.arrays import to_shares16
 from transduce.inspection.page import saved_page
 from transduce.inspection.replay import DecodingStep
 
@@ -68,9 +69,11 @@ def _kinds(maps: AttentionMaps, weights: Mapping[Kind, Weights], small: bool, le
 
 def _array(values: Weights, small: bool) -> dict[str, Any]:
     """Return an array of shares as `lib/arrays.js` reads it."""
-    stored = np.rint(np.sqrt(values.clip(0, 1)) * 255).astype("u1") if small else values.astype("<f2")
+    stored: npt.NDArray[np.integer] = to_shares16(values)
+    if small:
+        stored = np.rint(np.sqrt(values.clip(0, 1)) * 255).astype("u1")
     text = base64.b64encode(zlib.compress(stored.tobytes(), level=6)).decode()
-    return {"shape": list(values.shape), "roots8" if small else "float16": text, "deflated": True}
+    return {"shape": list(values.shape), "roots8" if small else "shares16": text, "deflated": True}
 
 
 def _step(step: DecodingStep) -> dict[str, Any]:

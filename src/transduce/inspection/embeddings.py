@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 from transduce.errors import SettingsError
-from transduce.inspection.maps import float16_array
+from transduce.inspection.arrays import float_array
 from transduce.inspection.replay import ForcedDecoding
 from transduce.models.gpt import Gpt
 from transduce.models.interface import AnyTransducer
@@ -45,10 +45,10 @@ class InputEmbeddings:
                 "pieces": list(self.pieces),
                 "tokens": list(self.tokens),
                 "dim": self.vectors.shape[1],
-                "vectors": float16_array(self.vectors[:, :MAX_CHANNELS]),
+                "vectors": float_array(self.vectors[:, :MAX_CHANNELS]),
             },
-            "positions": None if shown is None else float16_array(shown),
-            "similarity": None if self.similarity is None else float16_array(self.similarity),
+            "positions": None if shown is None else float_array(shown),
+            "similarity": None if self.similarity is None else float_array(self.similarity),
         }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -197,12 +196,6 @@ class AttentionMaps:
         if kind not in self.maps:
             raise SettingsError(f"the model has no attention maps of the kind '{kind}'{suggestion(kind, self.maps)}")
         return self.maps[kind]
-
-
-def float16_array(values: npt.NDArray[np.float32]) -> dict[str, Any]:
-    """Return an array as JSON values: its shape, and base64 of float16, little-endian."""
-    data = np.ascontiguousarray(values, dtype="<f2").tobytes()
-    return {"shape": list(values.shape), "float16": base64.b64encode(data).decode()}
 
 
 def zero_based(what: str, number: int, count: int) -> int:

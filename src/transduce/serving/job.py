@@ -145,7 +145,7 @@ JOBS_OF_TASK: dict[Task, tuple[str, ...]] = {
 #   embed      {"vectors": [base64 of little-endian float32, … one per text], "dimensions", "tokens"}
 #   record     {"pass": {… as the studio shows it}, "source_tokens", "target_tokens"}; in a stream, each piece is an
 #              event of the studio as JSON, and the result is {"text", "source_tokens", "target_tokens"}
-#   inspect    {"value": {… `to_json` of what the view shows}}; for "attention" {"shape", "float16": base64}
+#   inspect    {"value": {… `to_json` of what the view shows}}; for "attention" {"shape", "shares16": base64}
 Result = Table
 
 

@@ -7,6 +7,7 @@ checkpoints/update-00001000/   model.safetensors, optimizer.safetensors, progres
 from __future__ import annotations
 
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 
 from transduce.config import Table, counted
@@ -90,6 +91,12 @@ class SavedCheckpoints:
         for newer in self.updates():
             if newer > update:
                 shutil.rmtree(self.path(newer))
+
+    def keep(self, chosen: Collection[int]) -> None:
+        """Remove all but the chosen checkpoints, of a run that has ended."""
+        for update in self.updates():
+            if update not in chosen:
+                shutil.rmtree(self.path(update))
 
     def prune(self, keep_last: int, best: int) -> None:
         """Remove all but the newest few, the best, and the newest of all, which may be from an interruption."""

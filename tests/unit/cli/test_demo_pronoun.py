@@ -10,6 +10,7 @@ import pytest
 
 from tests.unit.cli.example import complaint, snapshot
 from transduce.cli.main import run
+from transduce.experiments.pronoun import milestones
 from transduce.experiments.pronoun_report import PronounReport, written_pronoun
 
 
@@ -23,8 +24,10 @@ def test_it_trains_examines_draws_and_compares_and_reuses_what_is_finished(
     folder = place / "runs/pronoun"
     scores = json.loads((folder / "scores.json").read_text())
     assert scores["train_seconds"] > 0
-    for name in ("pronoun_accuracy", "ablated_accuracy", "head_attention"):
+    for name in ("pronoun_accuracy", "ablated_accuracy", "zeroed_accuracy", "head_attention"):
         assert 0.0 <= scores[name] <= 1.0
+    assert [path.name for path in sorted((folder / "checkpoints").iterdir())] == ["update-00000002", "update-00000004"]
+    assert not (place / "runs/pronoun-seeds/seed-2/checkpoints").exists()
     assert len(scores["seeds"]) == 2 and sum(scores["solutions"].values()) == 2
     assert scores["lengths"]["Transformer"]["words"] == [0, 4, 8, 16, 32]
     for name in ("attention.png", "attention.svg", "lengths.png", "lengths.svg", "recipe.toml", "journal.jsonl"):
@@ -64,6 +67,14 @@ def test_options_of_the_other_demo_and_other_folders_are_rejected(
     assert run(["demo", "pronoun", "--quick", "--output", "run"]) == 73
     assert "run: " in complaint(capsys.readouterr())
     assert snapshot(place) == before
+
+
+def test_the_checkpoints_that_stay_are_dense_at_first_and_end_with_the_last() -> None:
+    assert milestones(range(50, 1001, 50), 8) == [50, 100, 150, 200, 300, 400, 650, 1000]
+    assert milestones([2, 4], 8) == [2, 4]
+    for count in range(1, 40):
+        chosen = milestones(range(1, count + 1), 8)
+        assert len(chosen) == min(count, 8) and chosen == sorted(set(chosen)) and chosen[-1] == count
 
 
 def test_the_pronoun_is_the_word_after_because() -> None:

@@ -33,9 +33,9 @@ def weights_in(kind: dict[str, Any]) -> np.ndarray:
     layers = []
     for array in kind["arrays"]:
         assert array["deflated"] and array["shape"] == [kind["heads"], len(kind["rows"]), len(kind["columns"])]
-        name, stored = ("float16", "<f2") if "float16" in array else ("roots8", "u1")
+        name, stored = ("shares16", "<u2") if "shares16" in array else ("roots8", "u1")
         values = np.frombuffer(zlib.decompress(base64.b64decode(array[name])), dtype=stored).astype(np.float32)
-        layers.append((values if name == "float16" else (values / 255) ** 2).reshape(array["shape"]))
+        layers.append((values / 65520 if name == "shares16" else (values / 255) ** 2).reshape(array["shape"]))
     assert len(layers) == kind["layers"]
     return np.stack(layers)
 
@@ -44,7 +44,7 @@ def test_weights_survive_the_journey(maps: AttentionMaps) -> None:
     kinds = saved(maps.to_html())["data"]["kinds"]
     assert list(kinds) == list(maps.maps)
     for kind, given in maps.maps.items():
-        np.testing.assert_allclose(weights_in(kinds[kind]), given, rtol=5e-4, atol=1e-7)
+        np.testing.assert_allclose(weights_in(kinds[kind]), given, rtol=0, atol=8e-6)
 
 
 def test_many_weights_are_sent_shorter_and_small_ones_do_not_vanish() -> None:

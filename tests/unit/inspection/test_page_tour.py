@@ -11,7 +11,8 @@ import pytest
 
 from tests.unit.inference.random_translator import TEXT, random_translator
 from transduce.inference.translator import Translator
-from transduce.inspection.maps import AttentionMaps, float16_array
+from transduce.inspection.arrays import share_array
+from transduce.inspection.maps import AttentionMaps
 from transduce.inspection.page import saved_page
 from transduce.inspection.replay import ForcedDecoding
 
@@ -76,9 +77,9 @@ def lessons(translator: Translator) -> dict[str, dict[str, Any]]:
     """What each step of the tour is about."""
     forced, maps = translator.decode(TEXT, **OPTIONS), translator.attention(TEXT, 8, **OPTIONS)
     recorded = pass_of(forced, maps)
-    encoder = [float16_array(weights) for weights in maps.maps["encoder"]]
+    encoder = [share_array(weights) for weights in maps.maps["encoder"]]
     neuron = translator.neuron_view(TEXT, "encoder", FOCUS["layer"], FOCUS["head"], FOCUS["row"], **OPTIONS)
-    place = float16_array(maps.maps["encoder"][1, 0])
+    place = share_array(maps.maps["encoder"][1, 0])
     vectors = {"pieces": forced.source_pieces, "tokens": forced.source_tokens, "dim": 22, "vectors": place}
     own: dict[str, dict[str, Any]] = {
         "tokens": {"tokens": forced.source_tokens},
@@ -88,8 +89,8 @@ def lessons(translator: Translator) -> dict[str, dict[str, Any]]:
         "arithmetic": {"neuron": neuron.to_json(), "kind": "encoder"},
         "heads": {"layers": encoder, "kind": "encoder"},
         "residual": {"lens": translator.logit_lens(TEXT, 1, **OPTIONS).to_json(), "preNorm": True},
-        "masks": {"mapKind": "decoder", "map": float16_array(maps.maps["decoder"][0])},
-        "writing": {"cross": float16_array(maps.maps["cross"][-1])},
+        "masks": {"mapKind": "decoder", "map": share_array(maps.maps["decoder"][0])},
+        "writing": {"cross": share_array(maps.maps["cross"][-1])},
         "temperature": {},
         "forcing": {"fork": {"step": 1, **recorded["steps"][1]["top"][1], "pass": {**recorded, "output": "other"}}},
         "beam": {"tree": translator.beam_tree(TEXT, beam_size=3, **OPTIONS).to_json()},
@@ -142,7 +143,7 @@ def pronoun_data(broken: str) -> dict[str, Any]:
             "steps": [{"top": top}] * 3,
             "attention": {"encoder": {"layers": 1, "heads": 1, "rows": source, "columns": source}},
         }
-        weights = float16_array(np.array([[[0.0, 0.0, 0.0, 1.0, 0.0]] * 5], dtype=np.float32))
+        weights = share_array(np.array([[[0.0, 0.0, 0.0, 1.0, 0.0]] * 5], dtype=np.float32))
         sentences.append({"pass": recorded, "layers": [weights]})
         changed = written if ending == "wide" else ["▁weil", f"▁{broken}", "</s>"]
         values = {"before": [0.0, -0.1, 0.0], "after": [0.0, -2.0, 0.0]}
@@ -171,7 +172,7 @@ def test_switching_off_a_head_says_what_broke(open_view: Open, broken: str, verd
 
 def test_a_slider_goes_through_the_checkpoints(open_view: Open, translator: Translator) -> None:
     forced, maps = translator.decode(TEXT, **OPTIONS), translator.attention(TEXT, 8, **OPTIONS)
-    recorded, layer = pass_of(forced, maps), float16_array(maps.maps["cross"][0])
+    recorded, layer = pass_of(forced, maps), share_array(maps.maps["cross"][0])
     early = {**recorded, "subject": "prompt", "output": "early"}
     frames = [
         {"label": label, "pass": one, "layers": {"cross.1": layer}} for label, one in (("5", early), ("9", recorded))

@@ -145,7 +145,7 @@ class FakeBackend:
                 return {"pass": _pass(job), "source_tokens": 3, "target_tokens": 3}
             case InspectJob(view="attention"):
                 zeros = base64.b64encode(bytes(2 * 2 * 2 * 3)).decode()
-                return {"value": {"shape": [2, 2, 3], "float16": zeros}, "tokens": 6}
+                return {"value": {"shape": [2, 2, 3], "shares16": zeros}, "tokens": 6}
             case InspectJob(view="continue"):
                 return {"value": {"hypotheses": [], "pass": _pass(job.recorded)}, "tokens": 6}
             case InspectJob():

@@ -175,7 +175,7 @@ def feed_forward_of(model: nn.Module) -> dict[str, int]:
 
 
 def check_array(heads: int, rows: int, columns: int) -> None:
-    """Reject an attention layer that does not fit into one message: float16 in base64."""
+    """Reject an attention layer that does not fit into one message: 16 bits each, in base64."""
     if heads * rows * columns * 8 // 3 > MAX_LINE - (1 << 16):
         longest = math.isqrt((MAX_LINE - (1 << 16)) * 3 // 8 // heads)
         raise SettingsError(

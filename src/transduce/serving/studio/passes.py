@@ -20,8 +20,8 @@ OVERHEAD = 4096
 
 
 @dataclass(frozen=True)
-class FloatArray:
-    """An array of float16, little-endian."""
+class ShareArray:
+    """An array of shares: 16-bit integers in steps of 1/65520, little-endian."""
 
     shape: tuple[int, ...]
     data: bytes
@@ -41,7 +41,7 @@ class RecordedPass:
     """The first token that the decoder read, and all that were produced."""
     body: bytes
     """The pass as JSON, as the client got it."""
-    layers: dict[tuple[str, int], FloatArray] = field(default_factory=dict)
+    layers: dict[tuple[str, int], ShareArray] = field(default_factory=dict)
     """Attention that was fetched, by kind and layer."""
 
     @property

@@ -90,9 +90,9 @@ def _pass_routes(studio: Studio, service: Service) -> list[Route]:
         return Response(recorded.body, media_type="application/json")
 
     async def attention(request: Request) -> Response:
-        """Return the attention of one layer: float16, little-endian, heads × rows × columns.
+        """Return the attention of one layer: 16-bit integers, little-endian, heads × rows × columns.
 
-        The header X-Shape has the three sizes.
+        65520 is a weight of 1; weights are exact to 1e-5. The header X-Shape has the three sizes.
         """
         given = request.path_params
         asked = parse(AttentionRequest, {"kind": given["kind"], "layer": given["layer"]}, limits)

@@ -13,7 +13,7 @@ from transduce.serving.backend import Backend
 from transduce.serving.http import RequestError, check_texts, parse, run_job
 from transduce.serving.job import InspectJob, RecordJob
 from transduce.serving.service import Service
-from transduce.serving.studio.passes import FloatArray, PassCache, RecordedPass
+from transduce.serving.studio.passes import ShareArray, PassCache, RecordedPass
 from transduce.serving.studio.recording import keep_pass
 from transduce.serving.studio.requests import AttentionRequest, HeadSummaryTexts
 from transduce.serving.studio.runs import Runs, demo_json
@@ -114,13 +114,13 @@ class Studio:
         found: Table = (await run_job(request, self.service, backend, job))["value"]
         return found
 
-    async def layer(self, request: Request, recorded: RecordedPass, asked: AttentionRequest) -> FloatArray:
+    async def layer(self, request: Request, recorded: RecordedPass, asked: AttentionRequest) -> ShareArray:
         """Return the attention of one layer, from the cache or from an engine."""
         place = asked.kind, asked.layer
         if place not in recorded.layers:
             job = recorded.inspect("attention", asked.model_dump())
             found = await self.inspect(request, recorded, job)
-            array = FloatArray(tuple(found["shape"]), base64.b64decode(found["float16"]))
+            array = ShareArray(tuple(found["shape"]), base64.b64decode(found["shares16"]))
             recorded.layers[place] = array
             self.passes.measure(recorded)
             return array

@@ -8,7 +8,8 @@ from collections.abc import Generator
 from transduce.config import Table
 from transduce.errors import SettingsError
 from transduce.inference.text_encoder import TextEncoder, as_json
-from transduce.inspection.maps import AttentionMaps, float16_array, zero_based
+from transduce.inspection.arrays import share_array
+from transduce.inspection.maps import AttentionMaps, zero_based
 from transduce.serving.job import InspectJob, RecordJob, Result
 from transduce.serving.studio.inspector import (
     TOP,
@@ -64,7 +65,7 @@ class TextInspector(Inspector[TextEncoder]):
             raise SettingsError(f"the model has no attention maps of the kind '{asked.kind}'")
         weights_HQM = layers[zero_based("layer", asked.layer, len(layers))]
         check_array(*weights_HQM.shape)
-        return float16_array(weights_HQM)
+        return share_array(weights_HQM)
 
     def _maps(self, encoder: TextEncoder, job: RecordJob) -> AttentionMaps:
         return encoder.attention(job.text if job.second is None else [job.text, job.second], TOP)

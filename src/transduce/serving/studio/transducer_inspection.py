@@ -10,9 +10,9 @@ from transduce.config import Table
 from transduce.errors import SettingsError
 from transduce.inference.generator import Generator as TextGenerator
 from transduce.inference.translator import Translator
+from transduce.inspection.arrays import share_array
 from transduce.inspection.component import all_heads
 from transduce.inspection.embeddings import input_embeddings
-from transduce.inspection.maps import float16_array
 from transduce.inspection.record import layer_attention
 from transduce.inspection.replay import ForcedDecoding
 from transduce.models.gpt import Gpt
@@ -92,7 +92,7 @@ class TransducerInspector(Inspector[WriterT]):
         rows = columns if asked.kind == "encoder" else rows
         columns = rows if asked.kind in ("decoder", "causal") else columns
         check_array(kinds_of(loaded.model).get(asked.kind, {"heads": 1})["heads"], rows, columns)
-        return float16_array(layer_attention(loaded.model, forced, asked.kind, asked.layer))
+        return share_array(layer_attention(loaded.model, forced, asked.kind, asked.layer))
 
     def _neuron(self, loaded: WriterT, job: InspectJob) -> Table:
         asked = NeuronRequest.model_validate(job.parameters)

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from starlette.testclient import TestClient
 
 from transduce.serving.app import create_app
@@ -102,6 +103,11 @@ class Served:
 
 def of_folder(folder: Path, name: str) -> RunnerBackend:
     return RunnerBackend(*load_runner(EngineSettings(str(folder), name)))
+
+
+def shares(content: bytes, shape: Sequence[int]) -> Any:
+    """Return the attention of a response."""
+    return np.frombuffer(content, "<u2").reshape(shape) / 65520
 
 
 def events(text: str) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.unit.inference.random_translator import OPTIONS, TEXT, random_translator
-from tests.unit.serving.studio.served import Served, of_folder
+from tests.unit.serving.studio.served import Served, of_folder, shares
 from transduce.errors import MissingInput, SettingsError
 from transduce.inference.translator import Translator
 from transduce.model_folder import ModelFolder, save_model, save_weights, weights_of
@@ -67,7 +67,7 @@ def test_a_checkpoint_has_its_own_translation_and_attention(run: Path) -> None:
         np.testing.assert_allclose(probabilities, [step.chosen.probability for step in maps.steps if step.chosen], 1e-4)
         answer = studio.client.get(f"/studio/api/passes/{recorded['id']}/attention/encoder/2")
         weights = maps.maps["encoder"][1]
-        np.testing.assert_allclose(np.frombuffer(answer.content, "<f2").reshape(weights.shape), weights, atol=5e-4)
+        np.testing.assert_allclose(shares(answer.content, weights.shape), weights, rtol=0, atol=1e-5)
         found = studio.view(recorded, "intervention", words=[0])
         assert found["original"]["tokens"] == recorded["produced_tokens"]
     missing = studio.post("passes", {"model": 0, "text": TEXT, "checkpoint": 2}, status=422)

@@ -8,7 +8,7 @@ import pytest
 
 from transduce.serving.http import RequestError
 from transduce.serving.job import RecordJob
-from transduce.serving.studio.passes import OVERHEAD, FloatArray, PassCache
+from transduce.serving.studio.passes import OVERHEAD, ShareArray, PassCache
 
 PASS: dict[str, Any] = {
     "subject": "translation",
@@ -37,12 +37,12 @@ def test_the_passes_used_least_recently_leave_first() -> None:
 def test_arrays_count_and_are_dropped_before_their_own_pass() -> None:
     cache = PassCache(10 * OVERHEAD)
     other, own = add(cache), cache.find(add(cache))
-    own.layers["cross", 1] = FloatArray((1,), bytes(8 * OVERHEAD))
+    own.layers["cross", 1] = ShareArray((1,), bytes(8 * OVERHEAD))
     cache.measure(own)
     assert cache.bytes <= 10 * OVERHEAD and len(cache) == 1
     with pytest.raises(RequestError):
         cache.find(other)
-    own.layers["cross", 2] = FloatArray((1,), bytes(8 * OVERHEAD))
+    own.layers["cross", 2] = ShareArray((1,), bytes(8 * OVERHEAD))
     cache.measure(own)
     assert own.layers == {} and cache.find(own.id) is own
     assert cache.bytes == own.size

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.unit.serving.studio.served import RunnerBackend, Served, events
+from tests.unit.serving.studio.served import RunnerBackend, Served, events, shares
 from tests.unit.serving.studio.test_translation_inspection import assert_close
 from tests.unit.small_language_model import writer
 from transduce.inference.generator import Generator
@@ -55,7 +55,7 @@ def test_a_prompt_has_the_next_tokens_of_the_api(alone: Generator, recorded: dic
 def test_views_are_those_of_the_api(studio: Served, alone: Generator, recorded: dict[str, Any]) -> None:
     answer = studio.client.get(f"/studio/api/passes/{recorded['id']}/attention/causal/2")
     weights = alone.attention(PROMPT, **SEARCH).maps["causal"][1]
-    np.testing.assert_allclose(np.frombuffer(answer.content, "<f2").reshape(weights.shape), weights, atol=5e-4)
+    np.testing.assert_allclose(shares(answer.content, weights.shape), weights, rtol=0, atol=1e-5)
     neuron: dict[str, Any] = {"kind": "causal", "layer": 1, "head": 2, "row": 2}
     assert_close(studio.view(recorded, "neuron", **neuron), alone.neuron_view(PROMPT, **neuron, **SEARCH).to_json())
     lens, expected = studio.view(recorded, "lens", top=2), alone.logit_lens(PROMPT, top=2, **SEARCH).to_json()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from tests.unit.serving.studio.served import STORED, Served, events, of_folder
+from tests.unit.serving.studio.served import STORED, Served, events, of_folder, shares
 from tests.unit.serving.studio.test_translation_inspection import assert_close
 from transduce.inference.load import load_text_encoder
 from transduce.inference.text_encoder import as_json
@@ -32,7 +32,7 @@ def test_a_text_has_the_attention_and_the_prediction_of_the_api(studio: Served) 
     for layer, weights in enumerate(maps.maps["encoder"], start=1):
         answer = studio.client.get(f"/studio/api/passes/{recorded['id']}/attention/encoder/{layer}")
         assert answer.headers["x-shape"] == ",".join(map(str, weights.shape))
-        np.testing.assert_allclose(np.frombuffer(answer.content, "<f2").reshape(weights.shape), weights, atol=5e-4)
+        np.testing.assert_allclose(shares(answer.content, weights.shape), weights, rtol=0, atol=1e-5)
     first, kept, done = events(studio.client.post("/studio/api/translate", json={"model": 0, "text": TEXT}).text)
     assert (first["event"], kept["pass"]["output"], done["text"]) == (
         "segments",

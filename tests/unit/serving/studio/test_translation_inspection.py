@@ -12,7 +12,7 @@ import torch
 
 from tests.unit.inference.random_translator import OTHER, TEXT, random_rnn, random_translator
 from tests.unit.serving.api.hostile import HOSTILE
-from tests.unit.serving.studio.served import RunnerBackend, Served, events
+from tests.unit.serving.studio.served import RunnerBackend, Served, events, shares
 from transduce.inference.translator import Translator
 from transduce.serving.job import ModelInfo
 from transduce.serving.runner import TranslatorRunner
@@ -86,7 +86,7 @@ def test_the_words_of_a_pass_are_those_of_its_texts(recorded: dict[str, Any]) ->
     assert len(recorded["produced_words"]) == len(recorded["produced_pieces"])
 
 
-def test_attention_is_that_of_the_api_in_half_precision(
+def test_attention_is_that_of_the_api(
     studio: Served, alone: Translator, recorded: dict[str, Any]
 ) -> None:
     maps = alone.attention(TEXT, **SEARCH)
@@ -100,10 +100,10 @@ def test_attention_is_that_of_the_api_in_half_precision(
                 answer = studio.client.get(f"/studio/api/passes/{recorded['id']}/attention/{kind}/{layer}")
                 assert answer.headers["content-type"] == "application/octet-stream"
                 shape = tuple(map(int, answer.headers["x-shape"].split(",")))
-                found = np.frombuffer(answer.content, "<f2").reshape(shape)
+                found = shares(answer.content, shape)
                 expected = weights[layer - 1]
                 assert shape == expected.shape
-                np.testing.assert_allclose(found, expected, atol=5e-4)  # half of float16's step at 1
+                np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
 
 
 def test_attention_is_computed_once(studio: Served) -> None:
@@ -163,11 +163,11 @@ def test_embeddings_are_what_the_encoder_reads(studio: Served, alone: Translator
     positions = model.source_positions.first(len(tokens)).numpy()
 
     def array(given: dict[str, Any]) -> Any:
-        return np.frombuffer(base64.b64decode(given["float16"]), "<f2").reshape(given["shape"]).astype(np.float32)
+        return np.frombuffer(base64.b64decode(given["float32"]), "<f4").reshape(given["shape"])
 
-    np.testing.assert_allclose(array(found["source"]["vectors"]), vectors, rtol=1e-3, atol=1e-3)
-    np.testing.assert_allclose(array(found["positions"]), positions, atol=1e-3)
-    np.testing.assert_allclose(array(found["similarity"]), positions @ positions.T, rtol=1e-3)
+    np.testing.assert_allclose(array(found["source"]["vectors"]), vectors, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(array(found["positions"]), positions, atol=1e-5)
+    np.testing.assert_allclose(array(found["similarity"]), positions @ positions.T, rtol=1e-5)
 
 
 def test_the_head_summary_is_that_of_the_api(studio: Served, alone: Translator) -> None:
@@ -271,5 +271,5 @@ def test_a_recurrent_model_shows_what_it_has() -> None:
     assert recorded["attention"]["cross"]["layers"] == recorded["attention"]["cross"]["heads"] == 1
     answer = studio.client.get(f"/studio/api/passes/{recorded['id']}/attention/cross/1")
     maps = random_rnn().attention("the lazy dog", **SEARCH).maps["cross"]
-    np.testing.assert_allclose(np.frombuffer(answer.content, "<f2").reshape(maps.shape[1:]), maps[0], atol=5e-4)
+    np.testing.assert_allclose(shares(answer.content, maps.shape[1:]), maps[0], rtol=0, atol=1e-5)
     studio.close()

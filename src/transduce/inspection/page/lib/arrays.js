@@ -1,23 +1,24 @@
-// Arrays of numbers: as they come from the server (float16) and as they stand in a saved page (base64).
+// Arrays of numbers: as they come from the server and as they stand in a saved page (base64).
 
-let table = null; // every float16 as a float32; 65,536 values made once
+const SHARE_STEPS = 65520; // of a share: 16-bit integers, exact to 1e-5
 
-function float16Table() {
-  if (table) return table;
-  table = new Float32Array(65536);
-  for (let bits = 0; bits < 65536; bits++) {
-    const sign = bits & 0x8000 ? -1 : 1, exponent = (bits >> 10) & 31, fraction = bits & 1023;
-    if (exponent === 0) table[bits] = sign * fraction * 2 ** -24;
-    else if (exponent === 31) table[bits] = fraction ? NaN : sign * Infinity;
-    else table[bits] = sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
-  }
-  return table;
+// 16-bit shares, little-endian -> Float32Array
+export function fromShares16(buffer) {
+  const view = new DataView(buffer), found = new Float32Array(buffer.byteLength >> 1);
+  for (let i = 0; i < found.length; i++) found[i] = view.getUint16(i * 2, true) / SHARE_STEPS;
+  return found;
 }
 
-// float16, little-endian -> Float32Array
-export function fromFloat16(buffer) {
-  const values = float16Table(), view = new DataView(buffer), found = new Float32Array(buffer.byteLength >> 1);
-  for (let i = 0; i < found.length; i++) found[i] = values[view.getUint16(i * 2, true)];
+// Numbers from 0 to 1 -> ArrayBuffer of 16-bit shares, little-endian, rounded to the nearest
+export function toShares16(values) {
+  const buffer = new ArrayBuffer(values.length * 2), view = new DataView(buffer);
+  for (let i = 0; i < values.length; i++) view.setUint16(i * 2, Math.round(Math.max(0, Math.min(1, values[i])) * SHARE_STEPS), true);
+  return buffer;
+}
+
+function fromFloat32(buffer) {
+  const view = new DataView(buffer), found = new Float32Array(buffer.byteLength >> 2);
+  for (let i = 0; i < found.length; i++) found[i] = view.getFloat32(i * 4, true);
   return found;
 }
 
@@ -39,30 +40,22 @@ async function inflated(bytes) {
 }
 
 // An array of a page or an answer -> { shape, data: Float32Array }. Its values are one of: `data` (decoded already),
-// `float16` (base64, or an ArrayBuffer as fetched), `roots8` (base64 of square roots in 255 levels, for very large
-// maps); `deflated` says that the bytes are compressed.
+// `shares16` (base64, or an ArrayBuffer as fetched), `float32` (base64), `roots8` (base64 of square roots in 255 levels, for
+// very large maps); `deflated` says that the bytes are compressed.
 export async function decodeArray(array) {
   const { shape } = array;
   if (array.data) return { shape, data: array.data };
-  if (array.float16 instanceof ArrayBuffer) return { shape, data: fromFloat16(array.float16) };
-  let bytes = bytesOf(array.float16 ?? array.roots8);
+  let bytes = bytesOf(array.shares16 ?? array.float32 ?? array.roots8);
   if (array.deflated) bytes = await inflated(bytes);
-  if (array.float16 !== undefined) return { shape, data: fromFloat16(bytes.buffer) };
+  if (array.shares16 !== undefined) return { shape, data: fromShares16(bytes.buffer) };
+  if (array.float32 !== undefined) return { shape, data: fromFloat32(bytes.buffer) };
   return { shape, data: Float32Array.from(bytes, (root) => (root / 255) ** 2) };
 }
 
-// Float32Array -> ArrayBuffer of float16, little-endian, rounded to the nearest
-export function toFloat16(values) {
-  const buffer = new ArrayBuffer(values.length * 2), view = new DataView(buffer);
-  for (let i = 0; i < values.length; i++) view.setUint16(i * 2, half(values[i]), true);
-  return buffer;
-}
+export const isArray = (value) => Array.isArray(value.shape) && ["data", "shares16", "float32", "roots8"].some((name) => value[name] !== undefined);
 
-function half(value) {
-  const sign = value < 0 || Object.is(value, -0) ? 0x8000 : 0, size = Math.abs(value);
-  if (Number.isNaN(size)) return 0x7e00;
-  if (size >= 65520) return sign | 0x7c00;
-  if (size < 2 ** -14) return sign | Math.round(size * 2 ** 24);
-  const exponent = Math.floor(Math.log2(size)), fraction = Math.round((size / 2 ** exponent - 1) * 1024);
-  return sign | (((exponent + 15) << 10) + fraction);
+// An array as it was fetched or decoded -> JSON for a saved page
+export function plainArray({ shape, shares16, float32 }) {
+  if (float32 !== undefined) return { shape, float32 };
+  return { shape, shares16: shares16 instanceof ArrayBuffer ? base64(shares16) : shares16 };
 }

@@ -1,5 +1,5 @@
 // Every request of the studio. Nothing else in the page speaks with the server.
-import { fromFloat16 } from "../lib/arrays.js";
+import { fromShares16 } from "../lib/arrays.js";
 
 const BASE = "/studio/api/";
 const KEY = "studio-key"; // of sessionStorage: forgotten when the tab is closed
@@ -84,12 +84,12 @@ export class Api {
 
   askPass(pass, what, body = {}, signal) { return this.ofPass(pass, (id) => this.post(`passes/${id}/${what}`, body, signal)); }
 
-  // A layer's attention -> { shape: [heads, rows, columns], data: Float32Array, float16: ArrayBuffer }
+  // A layer's attention -> { shape: [heads, rows, columns], data: Float32Array, shares16: ArrayBuffer }
   attention(pass, kind, layer, signal) {
     return this.ofPass(pass, async (id) => {
       const response = await this.send(`passes/${id}/attention/${kind}/${layer}`, { signal });
-      const float16 = await response.arrayBuffer();
-      return { shape: response.headers.get("X-Shape").split(",").map(Number), data: fromFloat16(float16), float16 };
+      const shares16 = await response.arrayBuffer();
+      return { shape: response.headers.get("X-Shape").split(",").map(Number), data: fromShares16(shares16), shares16 };
     });
   }
 

@@ -43,6 +43,9 @@ const TABS = {
   paper: { title: "The paper", panel: tourPanel, bar: false },
 };
 
+// Whether a model has what a tab shows.
+const supports = ({ views = [] }, tab) => !TABS[tab].needs || [TABS[tab].needs].flat().some((one) => views.includes(one));
+
 const byId = (id) => document.getElementById(id);
 
 class App {
@@ -90,12 +93,10 @@ class App {
   }
 
   markTabs() {
-    const views = this.session.model.views ?? [];
     for (const link of byId("tabs").children) {
-      const { needs } = TABS[link.dataset.tab];
       link.toggleAttribute("aria-current", false);
       if (link.dataset.tab === this.tab) link.setAttribute("aria-current", "page");
-      link.hidden = Boolean(needs) && ![needs].flat().some((one) => views.includes(one)) && link.dataset.tab !== this.tab;
+      link.hidden = !supports(this.session.model, link.dataset.tab) && link.dataset.tab !== this.tab;
     }
   }
 
@@ -147,7 +148,7 @@ class App {
     if (!this.tab) return; // the page is starting
     this.bar?.update();
     this.markTabs();
-    const { needs, title } = TABS[this.tab], able = !needs || (this.session.model.views ?? []).includes(needs), { root, panel } = this.panels[this.tab];
+    const { title } = TABS[this.tab], able = supports(this.session.model, this.tab), { root, panel } = this.panels[this.tab];
     byId("unable")?.remove();
     root.hidden = !able;
     if (able) panel.update?.();

@@ -1,6 +1,6 @@
 // Attention of the sentence above, live: layers are fetched when their heads are seen.
 import { h, replace } from "../lib/element.js";
-import { base64 } from "../lib/arrays.js";
+import { plainArray } from "../lib/arrays.js";
 import { attentionView } from "../views/attention.js";
 import { MEAN } from "../views/map-store.js";
 
@@ -55,8 +55,7 @@ async function savedMaps(api, pass, view) {
   for (const [kind, about] of Object.entries(pass.attention)) {
     const arrays = [];
     for (let layer = 1; layer <= about.layers; layer++) {
-      const { shape, float16 } = await api.attention(pass, kind, layer);
-      arrays.push({ shape, float16: base64(float16) });
+      arrays.push(plainArray(await api.attention(pass, kind, layer)));
     }
     kinds[kind] = { ...about, arrays };
   }

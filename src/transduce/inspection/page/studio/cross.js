@@ -1,5 +1,5 @@
 // The mean cross-attention of all heads: what raw attention says, beside the corrected alignment.
-import { base64, toFloat16 } from "../lib/arrays.js";
+import { toShares16 } from "../lib/arrays.js";
 
 const known = new WeakMap(); // pass -> Promise
 
@@ -13,5 +13,5 @@ async function computed(api, pass) {
   const data = new Float32Array(size);
   const all = await Promise.all(Array.from({ length: layers }, (_, i) => api.attention(pass, "cross", i + 1)));
   for (const { data: values } of all) for (let i = 0; i < values.length; i++) data[i % size] += values[i] / (layers * heads);
-  return { shape, data, base64: () => base64(toFloat16(data)) };
+  return { shape, data, shares16: toShares16(data) };
 }

@@ -1,6 +1,6 @@
 // Runs: one sentence through the checkpoints of a run, models side by side, and the curves of a training, live.
 import { h, replace, debounced } from "../lib/element.js";
-import { base64 } from "../lib/arrays.js";
+import { plainArray } from "../lib/arrays.js";
 import { runView, reportOfTwo } from "../views/run.js";
 import { emergenceView } from "../views/emergence.js";
 
@@ -130,6 +130,6 @@ export function runsPanel(root, app) {
 // What was loaded so far, with arrays as text.
 function savedStages(view, text) {
   const saved = view.stages.map((stage) => ({ ...stage, frames: stage.frames.filter((frame) => frame.pass).map(({ label, title, pass, layers }) => ({ label, title, pass: { ...pass, request: undefined },
-    layers: Object.fromEntries(Object.entries(layers ?? {}).map(([key, { shape, float16 }]) => [key, { shape, float16: base64(float16) }])) })) }));
+    layers: Object.fromEntries(Object.entries(layers ?? {}).map(([key, array]) => [key, plainArray(array)])) })) }));
   return { title: `${text.slice(0, 60)}: checkpoints`, view: "emergence", data: { text, stages: saved }, state: view.state() };
 }

@@ -1,7 +1,7 @@
 // The first page: the pronoun experiment where its model is loaded, else what is loaded and what to try with it.
 import { h, replace } from "../lib/element.js";
 import { counted } from "../lib/numbers.js";
-import { base64 } from "../lib/arrays.js";
+import { plainArray } from "../lib/arrays.js";
 import { pronounView } from "../views/pronoun.js";
 
 const DOES = { translation: "translates", language_modeling: "continues texts", text_encoding: "reads texts and labels or completes them" };
@@ -54,7 +54,7 @@ export function startPanel(root, app) {
     restore(state) { wanted = state; view?.restore(state); },
     async saved() {
       if (!view) return null;
-      const sentences = data.sentences.map(({ pass, layers }) => ({ pass: { ...pass, request: undefined }, layers: layers.map(({ shape, float16 }) => ({ shape, float16: base64(float16) })) }));
+      const sentences = data.sentences.map(({ pass, layers }) => ({ pass: { ...pass, request: undefined }, layers: layers.map(plainArray) }));
       return { title: "What does “it” mean?", view: "pronoun", data: { ...data, sentences }, state: view.state() };
     },
   };

@@ -1,6 +1,6 @@
 // The paper, live: a guided tour on the user's own sentence and model. Each step loads what its lesson shows.
 import { h, replace, debounced } from "../lib/element.js";
-import { base64 } from "../lib/arrays.js";
+import { isArray, plainArray } from "../lib/arrays.js";
 import { direction, tokenList } from "../lib/tokens.js";
 import { lessonView } from "../views/lesson.js";
 import { SEEDS, seedsFor } from "./seeds.js";
@@ -208,7 +208,7 @@ function pickNumbers(focus) {
 // JSON: arrays as text, without what only a server understands.
 function plainJson(value) {
   if (value === null || typeof value !== "object") return value;
-  if (Array.isArray(value)) return value.map(plain);
-  if (value.float16 instanceof ArrayBuffer) return { shape: value.shape, float16: base64(value.float16) };
+  if (Array.isArray(value)) return value.map(plainJson);
+  if (isArray(value)) return plainArray(value);
   return Object.fromEntries(Object.entries(value).filter(([name]) => name !== "request").map(([name, one]) => [name, plainJson(one)]));
 }

@@ -84,7 +84,7 @@ async function savedTranslation({ api, session }) {
     const segments = [];
     for (const { text, after, pass } of line.segments) if (pass) {
       const cross = pass.attention.cross ? await meanCross(api, pass) : null;
-      segments.push({ text, after, partial: "", pass, cross: cross && { shape: cross.shape, float16: cross.base64() } });
+      segments.push({ text, after, partial: "", pass, cross: cross && plainArray(cross) });
     }
     if (segments.length) lines.push({ text: line.text, state: "done", error: null, segments });
   }

@@ -155,7 +155,8 @@ class AttentionView {
     this.at.layer = Math.min(this.at.layer, layers);
     this.at.head = Math.min(this.at.head, heads);
     if (layers === 1 && this.at.layer === MEAN) this.at.layer = 1;
-    this.about.textContent = KINDS[kind][1] + (this.data.least ? ` Weights below ${this.data.least} are left out of this file.` : "");
+    this.about.textContent = KINDS[kind][1] + (this.data.least ? ` Weights below ${this.data.least} are left out of this file.` : "")
+      + (this.data.kinds[kind].arrays?.[0]?.roots8 ? " Weights in this file are rounded, by up to 0.004." : "");
     this.gridPart.hidden = layers * heads === 1;
     this.grid.show(kind);
     this.renameTokens();

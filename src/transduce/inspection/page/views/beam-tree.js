@@ -51,6 +51,7 @@ class BeamTreeView {
         h("label", {}, `${counted(count, "pruned hypothesis", "pruned hypotheses")}:`, this.prunedInput),
         h("span", { class: "segmented" }, tool("−", "Zoom out", () => this.zoom(0.85)), tool("Fit", "Original size", () => this.zoom(null)), tool("+", "Zoom in", () => this.zoom(1.18))),
         this.legend()),
+      h("p", { class: "hint" }, "Each box is a token that continues the text on its left. Its number is the log-probability of the text so far: 0 is certain, every token makes it smaller."),
       this.box,
       h("div", { class: "tree-parts" }, h("section", {}, h("h2", {}, "Finished, best first"), this.list), this.detail),
       this.compared,
@@ -61,7 +62,9 @@ class BeamTreeView {
 
   legend() {
     const entry = (name, text) => h("span", { class: "entry" }, h("i", { class: `node-sign ${name}` }), text);
-    return h("p", { class: "legend" }, entry("best", "best hypothesis"), entry("kept", "kept"), entry("finished", "finished"), entry("pruned", "pruned"));
+    const share = (name) => h("i", { class: `node-sign ${name}` });
+    return h("p", { class: "legend" }, entry("selected", "selected"), entry("best", "best"), entry("kept", "kept"), entry("pruned", "pruned"),
+      h("span", { class: "entry" }, "token: likely", share("likely"), share("possible"), share("unlikely"), "unlikely"));
   }
 
   // ---- the tree

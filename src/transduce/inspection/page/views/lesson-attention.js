@@ -46,7 +46,7 @@ export function arithmeticLesson(root, { pass, neuron, focus, kind }, live) {
   const columns = ["key of", "1  q · k", neuron.scale === 1 ? "2  not scaled" : `2  ÷ ${fixed(divisor, 2)}`, ...(isBiased ? ["+ distance"] : []), "3  e to the power", "share"];
   const shown = list.length <= MOST_SCORES ? list : order.slice(0, MOST_SCORES).sort((a, b) => a - b).map((i) => list[i]), hidden = neuron.allowed.filter((one) => !one).length;
   const rows = shown.map(({ index: i, ...token }) => [h("bdi", {}, tokenName(token)), ...(neuron.allowed[i]
-    ? [fixed(sums[i], 2), fixed(sums[i] * neuron.scale, 2), ...(isBiased ? [signed(neuron.bias[i], 2)] : []), exponentials[i] < 0.0005 && exponentials[i] > 0 ? "≈ 0" : fixed(exponentials[i], 3), smallShare(neuron.weight[i])]
+    ? [fixed(sums[i], 2), fixed(sums[i] * neuron.scale, 2), ...(isBiased ? [signed(neuron.bias[i], 2)] : []), exponentials[i] < 0.00005 && exponentials[i] > 0 ? "≈ 0" : fixed(exponentials[i], 4), smallShare(neuron.weight[i])]
     : ["hidden", "−∞", ...(isBiased ? [""] : []), "0", "0\u2009%"])]);
   const mixed = neuron.value ? mixture(neuron, order, list) : null;
   replace(root, lead(["These are the real numbers of ", h("b", {}, `layer ${focus.layer}, head ${focus.head}`), " while ", quoted(asker), " asks. Four small sums, no magic."]), chooserOf({ pass, kind }, live),
@@ -100,7 +100,7 @@ export function masksLesson(root, { pass, map, mapKind }, live) {
       lead(mapKind === "causal" ? "This model learns by guessing the next word at **every** place of a text at once. The text lies before it, so it could cheat: just look at the next word. The **causal mask** hides everything that comes later. The score of a hidden word becomes −∞ (minus infinity), so its share is exactly 0."
         : "The translation is written from left to right. In training the whole right answer lies before the model, so it could cheat: just copy the next word. The **causal mask** hides everything that comes later. The score of a hidden word becomes −∞ (minus infinity), so its share is exactly 0."),
       wordRow(rowNames, at, live ? (step) => live.focusOn({ step }) : null, { label: "Token that is written" }),
-      h("div", { class: "lesson-pair" }, h("figure", {}, grid, h("figcaption", {}, "One row per step, one column per token that has been read. Blue: seen, stronger with a larger share. Striped: hidden.")),
+      h("div", { class: "lesson-pair" }, h("figure", {}, grid, h("figcaption", {}, "One row per step. The columns are what the decoder reads: ", mapKind === "causal" ? "the tokens in order" : ["first ", tokenText(read[0]), ", then its own words in order"], ". Blue: seen, stronger with a larger share. Striped: hidden.")),
         h("div", {}, h("p", {}, mapKind === "causal" ? "At " : "When it writes ", h("b", {}, tokenText(rowNames[at])), ", it sees:"), wordRow(read.slice(0, at + 1), -1), read.length > at + 1 ? [h("p", {}, "It does not see:"), wordRow(read.slice(at + 1), -1, null, { dim: () => true })] : null)));
   }
   const words = tokenList(pass.source_pieces, pass.source_words).slice(0, 10), fewer = words.slice(0, Math.max(1, words.length - 3)), pads = words.length - fewer.length;

@@ -41,7 +41,7 @@ export function positionsLesson(root, { pass, embeddings }, live) {
   }
   const { shape: [rows, columns], data } = embeddings.positions, similar = embeddings.similarity.data, at = Math.min(live?.focus.row ?? 1, rows - 1);
   const row = Array.from(similar.subarray(at * rows, (at + 1) * rows)), most = Math.max(...row);
-  replace(root, lead(why, "So every **place** has its own pattern of numbers, and it is **added** to the vector of the token that stands there. Now _the_ in place 1 and _the_ in place 7 differ."),
+  replace(root, lead(why, "So every **place** has its own pattern of numbers, and it is **added** to the vector of the token that stands there. Now a word that occurs twice is no longer the same twice."),
     h("div", { class: "lesson-pair" },
       h("figure", {}, smallMap({ values: data, rows, columns, names: list, label: "Position patterns, one row per place" }), h("figcaption", {}, "The pattern of each place: waves, quick on the left, slow to the right. Blue is above zero, orange below.")),
       h("figure", {}, wordRow(list, at, live ? (index) => live.focusOn({ row: index }) : null, { label: "Place to compare with" }), bars(row.map((value, i) => ({ name: tokenText(list[i]), share: Math.max(0, value), said: fixed(value, 1), mark: i === at ? "taken" : "" })), { most }),

@@ -1,6 +1,6 @@
 // One step of the guided tour, in the studio and saved.
 import { h, replace } from "../lib/element.js";
-import { decodeArray } from "../lib/arrays.js";
+import { decodeArray, isArray } from "../lib/arrays.js";
 import { onTheme } from "../lib/draw.js";
 import { tokensLesson, embeddingsLesson, positionsLesson } from "./lesson-words.js";
 import { askLesson, arithmeticLesson, headsLesson, masksLesson, residualLesson } from "./lesson-attention.js";
@@ -15,7 +15,7 @@ export const LESSONS = {
 async function decoded(value) {
   if (value === null || typeof value !== "object") return value;
   if (Array.isArray(value)) return value.length && typeof value[0] === "object" ? Promise.all(value.map(decoded)) : value;
-  if (Array.isArray(value.shape) && (value.float16 !== undefined || value.data !== undefined)) return decodeArray(value);
+  if (isArray(value)) return decodeArray(value);
   return Object.fromEntries(await Promise.all(Object.entries(value).map(async ([name, one]) => [name, await decoded(one)])));
 }
 

@@ -209,7 +209,8 @@ function verdictOf(changed, results, endings) {
 }
 
 function honest({ scores }) {
-  const off = scores?.ablated_accuracy, count = scores?.ablated_heads?.length ?? 0;
+  const { ablated_accuracy: averaged, zeroed_accuracy: zeroed } = scores ?? {}, count = scores?.ablated_heads?.length ?? 0;
+  const [heads, own] = count === 1 ? ["the deciding head", "its"] : [`${count} heads`, "their"];
   return h("section", { class: "honest" }, h("h2", {}, "Before you believe the picture"),
     h("ul", {},
       h("li", {}, h("b", {}, "Where a head looks is not why the model decides. "), "A head can look straight at the right noun and not matter at all. Switch one off and see."),
@@ -217,5 +218,7 @@ function honest({ scores }) {
         "Others gather the decision at ", h("i", {}, "because"), ", ", h("i", {}, "was"), " and ", h("i", {}, "too"), ", at the last word, or elsewhere: ", h("code", {}, "transduce demo pronoun --seeds 10"), " repeats this."),
       scores?.pronoun_accuracy !== undefined ? h("li", {}, h("b", {}, `Measured on this model: ${percent(scores.pronoun_accuracy)} of the pronouns are right`),
         " in test sentences whose adjective and noun it never saw together",
-        off !== undefined && count ? `; ${percent(off)} with ${count === 1 ? "the deciding head" : `${count} heads`} replaced by ${count === 1 ? "its" : "their"} average. One of the two nouns at random would be 50\u2009%.` : ".") : null));
+        averaged !== undefined && count ? [`. With ${heads} switched off: `,
+          typeof zeroed === "number" ? [h("b", {}, percent(zeroed)), ` where ${own} output becomes zero everywhere, as the switch above does it, and `] : "",
+          h("b", {}, percent(averaged)), ` where ${own} output becomes ${own} average at the words in question, which removes what ${count === 1 ? "it says" : "they say"} but disturbs the rest less. One of the two nouns at random would be 50\u2009%.`] : ".") : null));
 }

@@ -19,7 +19,8 @@ export function translationView(root, data, live = null) {
   const table = behind(() => stepsTable(data));
   const observer = live ? whenSeen((place) => live.seen(data.lines[place.dataset.line]), "100px") : null;
   const rows = new WeakMap(); // pass -> Promise of its mean cross-attention
-  replace(root, h("div", { class: "view translation" }, legend.element, list, card.element, table.element));
+  const hint = h("p", { class: "hint" }, live ? "Point at a token to see where it comes from and what else was likely; click it to choose another: the model rewrites the rest." : "Point at a token to see where it comes from and what else was likely.");
+  replace(root, h("div", { class: "view translation" }, legend.element, hint, list, card.element, table.element));
 
   function raw(segment, position) {
     const { pass } = segment;
