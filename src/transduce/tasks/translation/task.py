@@ -104,13 +104,14 @@ class TranslationTask(TransducerTask[TranslationConfig]):
 
     def choose_settings(self, given: Table, prepared: Prepared | None = None) -> Defaults:
         found = self._survey(prepared)
-        return choose_settings(found, given) if self.data.images is None else choose_captioner(found, self.data.images)
+        images = self.data.images
+        return choose_settings(found, given) if images is None else choose_captioner(found, images, given)
 
     def choose_tokenizer(self, given: Table) -> Defaults | None:
         if any(map(reads_once, self.data.corpora)):
             return None
         found, images = self._survey(None), self.data.images
-        return choose_tokenizer(found, given) if images is None else choose_captioner(found, images)
+        return choose_tokenizer(found, given) if images is None else choose_captioner(found, images, given)
 
     def choose_fine_tuning(
         self,
