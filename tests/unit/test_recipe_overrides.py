@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,13 @@ import pytest
 
 from transduce.recipe import Recipe, read_recipe
 
-WORDS = [f"{a}{b}{c}" for a in "bdfgkl" for b in "aeiou" for c in "mnprst"]
-SUBJECTS = ["the small dog", "a cat that sleeps", "my oldest friend", "nobody in this house", "every second bird"]
-MORE = ["a", "or", "i"]
+DRAW = random.Random(7)
+STEMS = [f"{a}{b}{c}" for a in "bdfgkl" for b in "aeiou" for c in "mnprst"]
+WORDS = [first + second for first in STEMS for second in STEMS[:5]]
 LINES = {
-    "forms": [f"{word} N;{case};SG\t{word}{case.lower()}" for word in WORDS for case in ("DAT", "GEN")],
-    "sounds": [f"{word}\t{' '.join(word.upper())}" for word in WORDS],
-    "sentences": [f"{one} sees {word}{end}\t{word}{end} {one}" for word in WORDS for end in MORE for one in SUBJECTS],
+    "forms": [f"{word} N;{case};SG\t{word}{case.lower()}" for word in STEMS for case in ("DAT", "GEN")],
+    "sounds": [f"{word}\t{' '.join(word.upper())}" for word in STEMS],
+    "sentences": ["\t".join(" ".join(DRAW.choices(WORDS, k=6)) for _ in range(2)) for _ in range(2000)],
 }
 OTHER: dict[str, list[Any]] = {
     "kind": ["bpe", "character", "byte", "word", "unigram"],

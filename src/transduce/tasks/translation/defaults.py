@@ -176,7 +176,7 @@ def _model(pairs: int, tokens_per_pair: float, symbols: bool, reasons: list[str]
     epochs = choose_epochs(pairs * tokens_per_pair, total / 2 if symbols else total)
     tokens = 1024 if pairs < VERY_SMALL else 2048 if symbols and pairs < SMALL else 4096
     reasons.append(f"{what}, dropout {0.3 if pairs < LARGE else 0.1}")
-    reasons.append(f"{epochs} epochs in batches of {tokens:,} tokens, Muon, a learning rate that ends at zero")
+    reasons.append(f"at most {epochs} epochs in batches of {tokens:,} tokens, Muon, a learning rate that ends at zero")
     training: dict[str, Any] = {
         "batch_tokens": tokens,
         "epochs": float(epochs),

@@ -34,7 +34,7 @@ from transduce.tasks.translation.evaluation import GreedyTranslations
 from transduce.tasks.translation.preparation import PairPreparation
 from transduce.tasks.translation.search_tuning import tune_search
 from transduce.tasks.translation.span_corruption import Corruption, largest_corrupted
-from transduce.tasks.translation.survey import Survey, survey
+from transduce.tasks.translation.survey import Survey, survey, surveyed_metrics
 from transduce.text.tokenizer.bpe_dropout import BpeDropout
 from transduce.text.tokenizer.special import SENTINELS
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
@@ -172,6 +172,7 @@ class TranslationTask(TransducerTask[TranslationConfig]):
             "source_language": self.data.source_language,
             "target_language": self.data.target_language,
             **super().notes(search, prepared),
+            "metrics": list(surveyed_metrics(prepared)),
         }
         tags, images = prepared.report.tags, self.data.images
         notes |= {} if images is None else {"images": images.notes()}
