@@ -30,7 +30,6 @@ from transduce.models.transformer import SHARED
 from transduce.storage.layout import RECIPE
 from transduce.storage.manifest import check_run_format
 from transduce.tasks.catalog import load_prepared, read_data_table, task_for
-from transduce.tasks.translation.defaults import KINDS
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.training.compatibility import outline
 from transduce.training.config import DECOUPLED, LARGEST_MICRO_BATCH, TrainingConfig, default_micro_batch
@@ -197,9 +196,9 @@ def _changed_tables(tables: Table, changes: Sequence[str], base: Table | None, w
 def choose_tokenizer(data: DataConfig, given: Table) -> tuple[Table, list[str]]:
     """Complete a table [tokenizer] as `read_recipe` does for a recipe of [data] alone; return the reasons too.
 
-    Nothing is chosen where the kind of token is given, or where the corpus can be read only once.
+    Nothing is chosen where tokenizers are given, or where the corpus can be read only once.
     """
-    if {*KINDS, "folder"} & given.keys():
+    if "folder" in given:
         return given, []
     defaults = task_for(data).choose_tokenizer(given)
     if defaults is None:
@@ -256,13 +255,13 @@ def _table(tables: Table, name: str, where: str, otherwise: Table | None = None)
 
 
 def _lay_over(defaults: Defaults, given: Table, where: str) -> tuple[Table, list[str]]:
-    """Lay given tables over chosen ones; a given model or kind of token replaces the chosen table as a whole.
+    """Lay given tables over chosen ones; another model, or given tokenizers, replace the chosen table as a whole.
 
     A preset with one matrix for both sides yields where there are two vocabularies. Returns the reasons too.
     """
     chosen, reasons = defaults.tables, defaults.reasons
     model, tokenizer = given.get("model", {}), given.get("tokenizer", {})
-    if {"name", "preset"} & model.keys():
+    if _is_another(model, chosen.get("model", {})):
         chosen = {**chosen, "model": {}}
         config = catalog.read_model_table(model, f"{where}: model")
         shares = getattr(config, "tied_embeddings", None) in SHARED
@@ -274,7 +273,7 @@ def _lay_over(defaults: Defaults, given: Table, where: str) -> tuple[Table, list
         if defaults.tables["model"].get("tied_embeddings") == "target" and shares and "tied_embeddings" not in model:
             chosen["model"] = {"tied_embeddings": "target"}
             reasons = [*reasons, "two vocabularies: separate embeddings (model.tied_embeddings = 'target')"]
-    if {*KINDS, "folder"} & tokenizer.keys():
+    if "folder" in tokenizer:
         chosen = {**chosen, "tokenizer": {}}
     chosen = {**chosen, "training": _compatible(chosen["training"], given.get("training", {}))}
     if given.get("search"):
@@ -289,6 +288,13 @@ def _lay_over(defaults: Defaults, given: Table, where: str) -> tuple[Table, list
         length = {"updates", "epochs", "time_budget"} & given["training"].keys()
         changed += [f"training.{name} = {brief(given['training'][name])}" for name in sorted(length)]
     return merge(chosen, given), [*reasons, *([f"overridden: {', '.join(changed)}"] if changed else [])]
+
+
+def _is_another(given: Table, chosen: Table) -> bool:
+    """Whether a given table [model] names another model than the chosen one."""
+    if "preset" in given or "name" not in given:
+        return "preset" in given
+    return given["name"] != catalog.name_of(catalog.read_model_table(chosen, "the chosen model"))
 
 
 def _compatible(chosen: Table, given: Table) -> Table:

@@ -28,13 +28,19 @@ from transduce.run_setup import Progress, RunSetup, check_preparation
 from transduce.storage.layout import MODEL, RECIPE
 from transduce.tasks.catalog import load_prepared
 from transduce.tasks.text_encoding.evaluation import EncoderEvaluation, evaluate_encoder
-from transduce.tasks.translation.evaluation import TestSet, TranslationEvaluation, evaluate_translators, read_test_set
+from transduce.tasks.translation.evaluation import (
+    TestSet,
+    TranslationEvaluation,
+    default_metrics,
+    evaluate_translators,
+    read_test_set,
+)
 from transduce.text.argument import checked_texts, is_several
 from transduce.text.corpus import CorpusFiles
 from transduce.training.callback import Callbacks, check_callbacks
 from transduce.training.checkpoint import SETTINGS
 from transduce.training.distributed import joined, leads, whole
-from transduce.training.finish import model_card, put_final_weights
+from transduce.training.finish import model_card, put_final_weights, weights_from
 from transduce.training.interruption import catch_signals
 from transduce.training.notebook import NotebookProgress, in_notebook
 from transduce.training.reporter import Reporter, Silent
@@ -241,7 +247,8 @@ class EvaluationOptions:
     """Options of an evaluation."""
 
     metrics: Sequence[str] = ()
-    """Names of metrics; default: bleu, chrf and exact_match, or those of the text encoder's objective."""
+    """Names of metrics; default: those that fit the corpus the model was trained on (for sentences bleu, chrf and
+    exact_match), or those of the text encoder's objective."""
     tokenize: str = "13a"
     """sacreBLEU's tokenizer for BLEU, or none."""
     lowercase: bool = False
@@ -295,7 +302,7 @@ def evaluate(
     models = [(name, first), *([] if against is None else [(str(against), load_translator(against))])]
     languages = (options.source_language or first.languages.source, options.target_language or first.languages.target)
     test = _test_set(source, references, path, options.columns, languages)
-    metrics = options.metrics or ("bleu", "chrf", "exact_match")
+    metrics = options.metrics or default_metrics(first.notes)
     chosen = select_metrics([metrics] if isinstance(metrics, str) else metrics, options.tokenize, options.lowercase)
     document = path or (None if is_several(source) else os.fspath(source))  # type: ignore[arg-type]
     for _, translator in models:
@@ -419,6 +426,8 @@ def _shown(value: Any) -> str:
 def _save_model(trainer: Trainer, recipe: Recipe, folder: Path, reporter: Reporter) -> None:
     """Save the model folder, with its card."""
     updates, final = put_final_weights(trainer, reporter)
+    worth = "there is no validation data to measure it on" if final is None else str(final)
+    reporter.warn(f"the model is {weights_from(updates, recipe.training)}: {worth}")
     corpus, task, search = trainer.prepared, recipe.task, recipe.search
     if recipe.training.tune_search:
         tuned = task.tune_search(search, corpus, recipe.training, trainer.train_step.workers)

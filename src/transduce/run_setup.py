@@ -96,6 +96,8 @@ class RunSetup:
         if not place.exists():
             if self.prepared is None:
                 prepare(recipe.data, recipe.tokenizer, place, progress, given_tokenizers(recipe.tokenizer))
+                if (unused := self._open_corpus().report.unused()) is not None:
+                    self.reporter.warn(unused)
             else:
                 found = load_prepared(self.prepared)
                 check_preparation(found, recipe)

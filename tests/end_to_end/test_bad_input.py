@@ -186,7 +186,7 @@ OPTIONS = {
     "evaluate with an unknown tokenizer": Case(f"{EVALUATE} --tokenize 13b", 2, "did you mean '13a'?"),
     "evaluate a run that is not there": Case("evaluate none --source a.txt --target b.txt", 66, "none: "),
     "evaluate against a run that is not there": Case(f"{EVALUATE} --against none", 66, "none: "),
-    "evaluate on nothing": Case("evaluate run --source e --target e", 65, "e: ", file("e", "")),
+    "evaluate on nothing": Case("evaluate run --source e --target /dev/null", 65, "e: ", file("e", "")),
     "evaluate on one side": Case("evaluate run --source a.txt", 2, "--target"),
     "evaluate without samples": Case(f"{EVALUATE} --samples 0", 2, "'--samples'"),
     "evaluate against empty references": Case(
@@ -196,7 +196,7 @@ OPTIONS = {
         file("x", "\n\n"),
     ),
     "evaluate what no model can read": Case(
-        "evaluate run --source x --target x",
+        "evaluate run --source x --target ./x",
         65,
         "too long",
         file("x", "a " * 9000 + "\n"),

@@ -32,7 +32,7 @@ transduce evaluate runs/de-en --path test.tmx
 transduce evaluate runs/tagger --path test.conllu
 transduce evaluate runs/new --against runs/old --source test.de --target test.en
 """
-_METRICS = "bleu, chrf, exact_match, word_error_rate or phoneme_error_rate (repeatable; default: the first three)."
+_METRICS = "bleu, chrf, exact_match, word_error_rate or phoneme_error_rate (repeatable; default: what fits the model)."
 
 COLUMNS = {"text": "text", "second": "second_text", "label": "label"}
 """Settings of a file of examples by the option that sets their column."""
@@ -104,8 +104,11 @@ def command(run: str, metrics: tuple[str, ...], tokenize: str, output_format: st
     from transduce.inference.load import load
     from transduce.inference.text_encoder import TextEncoder
     from transduce.run import EvaluationOptions, evaluate
+    from transduce.storage.filesystem import check_not_input
     from transduce.tasks.translation.evaluation import write_lines
 
+    if options["output"]:
+        check_not_input(options["output"], options["source"], options["path"], *options["targets"])
     model = load(run)
     is_encoder = isinstance(model, TextEncoder)
     _check_options(run, is_encoder, {**options, "tokenize": tokenize})

@@ -226,19 +226,7 @@ def _resumed(plan: Plan) -> str:
 
 def summarise(validation: Validation) -> str:
     """Return one validation as one line."""
-    from transduce.evaluation.metrics import show_score
-
-    scores = "".join(f", {name} {show_score(name, value)}" for name, value in validation.scores.items())
-    if validation.bits_per_byte is not None:
-        scores = f", {validation.bits_per_byte:.3f} bits per byte{scores}"
-    best = ", best so far" if validation.best else ""
-    line = (
-        f"update {validation.update:,}: validation loss {validation.loss:.4f}, perplexity {validation.perplexity:.2f}, "
-        f"accuracy {100 * validation.accuracy:.1f} %{scores}{best}"
-    )
-    if validation.extra is not None:
-        line += f"; extra validation: {summarise(validation.extra).partition('validation ')[2]}"
-    return line
+    return f"update {validation.update:,}: {validation}{', best so far' if validation.best else ''}"
 
 
 def translated(sample: Sample) -> str:

@@ -16,6 +16,7 @@ from transduce.errors import SettingsError
 
 if TYPE_CHECKING:
     from transduce.data.prepared import Prepared
+    from transduce.recipe import Recipe
 
 _EXAMPLES = """
 transduce train --source train.de --target train.en --output runs/de-en
@@ -115,8 +116,8 @@ def command(output: str | None, resume: str | None, finish: str | None, prepared
         path = Path(options["recipe"]) if options["recipe"] else None
         base, opened = _base(options, prepared)
         recipe, reasons = read_recipe(path, _assignments(options), base, opened)
-    for reason in reasons if leads() else ():
-        note(reason, "chosen: ")
+    if leads():
+        _announce(recipe, reasons)
     if options["dry_run"]:
         click.echo(recipe.to_toml(), nl=False)
         return
@@ -163,6 +164,21 @@ def _initial_model(name: str | None, revision: str | None) -> str | None:
     if is_hub_name(name):
         note(f"{name}: converted and kept in {folder}")
     return name if folder is None else str(folder)
+
+
+def _announce(recipe: Recipe, reasons: list[str]) -> None:
+    """Print what was chosen from the corpus, and what the chosen model cannot do."""
+    from transduce.interop.export_model import choose_architecture
+    from transduce.text.corpus import CorpusFiles, further_columns
+
+    tables = [files for files in recipe.data.corpora if isinstance(files, CorpusFiles)] if reasons else []
+    for reason in [*filter(None, map(further_columns, tables)), *reasons]:
+        note(reason, "chosen: ")
+    if reasons and recipe.training.initial_checkpoint is None:
+        try:
+            choose_architecture(recipe.model)
+        except SettingsError as error:
+            note(f"this model exports to CTranslate2 and ONNX only: {error}", "chosen: ")
 
 
 def _assignments(options: dict[str, Any]) -> list[str]:

@@ -147,11 +147,13 @@ def command(run: str, file: str, output: str, n_best: int | None, **options: Any
     byte for byte. For a captioner, lines are paths of PNG or JPEG files, or pixels as text. A file-to-file translation
     that was interrupted resumes when the same command is run again.
     """
+    from transduce.storage.filesystem import check_not_input
     from transduce.text.document.formats import detect_kind
 
     _check_options(n_best, output, options)
     if [file, options["terms"], options["prefix_file"]].count("-") > 1:
         raise click.UsageError("standard input can be used for only one of FILE, --terms and --prefix-file")
+    check_not_input(output, file, options["terms"], options["prefix_file"])
     kind = options["format"] or detect_kind(file)
     if kind != "text" and (n_best is not None or any(options[name] for name in ("prefix_file", "align", "stream"))):
         raise click.UsageError(f"--n-best, --prefix-file, --align and --stream need plain text, not {kind}")
@@ -313,6 +315,8 @@ def _check_options(n_best: int | None, output: str, options: dict[str, Any]) -> 
 
 def summarise(counts: TranslationCounts) -> None:
     """Print what a user should know about the lines of a file."""
+    if not counts.lines:
+        note("the input is empty, and so is the output")
     notes = {
         "empty lines": counts.empty,
         "lines without a token, left empty": counts.unread,

@@ -183,6 +183,15 @@ class Report(Config):
         """Return the splits there are, by name."""
         return {name: split for name in SPLITS if (split := getattr(self, name)) is not None}
 
+    def unused(self) -> str | None:
+        """Say how many training pairs are not used, and why; None if all are."""
+        train, noun = self.train, "pairs" if self.labels is None else "examples"
+        if not train.dropped:
+            return None
+        reasons = [f"{issue.dropped:,} ({REASONS[name]})" for name, issue in train.issues.items() if issue.dropped]
+        noun = noun if train.text is None else "documents"
+        return f"{train.dropped:,} of {train.read:,} training {noun} are not used: {', '.join(reasons)}"
+
     def lines(self) -> Iterator[str]:
         """Yield the report as lines to read."""
         for name, split in self.splits().items():

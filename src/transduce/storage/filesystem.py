@@ -51,6 +51,14 @@ def temporary_storage_errors() -> Iterator[None]:
         raise StorageError(f"{error}, or set TMPDIR to another folder") from None
 
 
+def check_not_input(output: str, *inputs: str | None) -> None:
+    """Raise if writing an output would destroy a file that is being read."""
+    place = Path(output)
+    for name in inputs:
+        if name is not None and place.is_file() and Path(name).exists() and place.samefile(name):
+            raise CannotCreate(f"{output}: is also an input, which the output would replace; give another --output")
+
+
 def _free_bytes(path: Path) -> int:
     """Bytes free on the disk where a path is, or would be."""
     existing = next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())

@@ -17,6 +17,7 @@ from transduce.config import Config, counted
 from transduce.errors import DataError, TransduceError
 from transduce.text.document.formats import PAIRED, kind_by_name, read_units
 from transduce.text.document.segment import DocumentOptions
+from transduce.text.document.table import unnamed_columns
 from transduce.text.lines import MAX_LINE_BYTES, STDIN, normalise, read_lines, shown
 from transduce.text.tokenizer import AnyTokenizer
 from transduce.text.tokenizer.special import NAME
@@ -62,12 +63,13 @@ class CorpusFiles(Config):
     .xliff or .xlf, .po, also .gz. Of TMX, XLIFF and PO, units are used that are translated and not fuzzy."""
 
     source_column: Column | Columns | None = None
-    """Column of the source. In a TSV or CSV a number from 1 (the default), or a name if the first row is a header.
+    """Column of the source. In a TSV or CSV a number from 1, or a name if the first row is a header; by default the
+    column that a header names source, or 1.
     In a JSONL a key ("source" by default), with dots for keys within keys, as in "translation.de". Several, as in
     ["lemma", "features"], are joined to one source."""
 
     target_column: Column | None = None
-    """Column of the target: 2 in a TSV or CSV and "target" in a JSONL by default."""
+    """Column of the target; by default the one that a header names target, or 2, and "target" in a JSONL."""
 
     separator: str | None = None
     """What joins several source columns; a space by default."""
@@ -118,6 +120,8 @@ class CorpusFiles(Config):
             raise ValueError(
                 "source and target cannot both be stdin; give one of them as a file, or pipe a TSV as path"
             )
+        if self.source == self.target:
+            raise ValueError(f"source and target are the same file, {self.source}; give the file of the other side")
         if self.format not in ("auto", "lines"):
             raise ValueError(f"source and target are files of lines; for a {self.format} file give path")
         if self._has_columns:
@@ -183,8 +187,8 @@ def read_pairs(files: CorpusFiles, languages: Languages = (None, None), skip: Sk
 def _read_units(files: CorpusFiles, path: str, languages: Languages, skip: Skip | None) -> Iterator[Pair]:
     sources, target = files.columns
     options = DocumentOptions(
-        source_columns=sources,
-        target_column=target,
+        source_columns=() if files.source_column is None and files.layout in _TABLES else sources,
+        target_column=None if files.target_column is None and files.layout in _TABLES else target,
         separator=" " if files.separator is None else files.separator,
         header=files.header,
         source_language=files.source_language or languages[0],
@@ -197,6 +201,19 @@ def _read_units(files: CorpusFiles, path: str, languages: Languages, skip: Skip 
             yield pair
         elif skip is not None:
             skip(pair, unit.unused)
+
+
+def further_columns(files: CorpusFiles) -> str | None:
+    """Say which columns of a table are used where it has more, and nobody chose; None otherwise."""
+    if files.layout not in _TABLES or files._has_columns or files.path == STDIN:
+        return None
+    count = unnamed_columns(next(read_lines(str(files.path)), ""), files.layout == "csv")
+    if count is None or count <= 2:
+        return None
+    return (
+        f"{shown(str(files.path))} has {count} columns: source is column 1 and target column 2; "
+        "--source-column and --target-column choose others, --header if the first row names them"
+    )
 
 
 def _read_aligned(source_path: str, target_path: str) -> Iterator[Pair]:
@@ -214,8 +231,8 @@ def _read_aligned(source_path: str, target_path: str) -> Iterator[Pair]:
     num_sources = number + (source is not None) + sum(1 for _ in sources)
     num_targets = number + (target is not None) + sum(1 for _ in targets)
     raise DataError(
-        f"{shown(source_path)} has {num_sources:,} lines but {shown(target_path)} has {num_targets:,}; "
-        "the files must be line-aligned"
+        f"{shown(source_path)} has {num_sources:,} line{'s' * (num_sources != 1)} but {shown(target_path)} has {num_targets:,}; "
+        "line N of one must be the translation of line N of the other"
     )
 
 

@@ -91,6 +91,14 @@ def _put(trainer: Trainer, updates: Sequence[int]) -> None:
     put_weights(trainer.model, weights, files[0])
 
 
+def weights_from(updates: Sequence[int], training: TrainingConfig) -> str:
+    """Say which checkpoints a model's weights come from."""
+    weights = f"the average of the checkpoints of updates {', '.join(f'{update:,}' for update in updates)}"
+    if len(updates) == 1:
+        weights = f"the checkpoint of update {updates[0]:,}"
+    return f"{weights}, exponential moving average" if training.ema_decay else weights
+
+
 def model_card(
     contents: ModelFolder,
     text: CardText,
@@ -106,11 +114,6 @@ def model_card(
     `text` is the task's part; `before` are the measures of the initial checkpoint, if the model was fine-tuned.
     """
     parameters = sum(parameter.numel() for parameter in contents.model.parameters())
-    weights = f"the average of the checkpoints of updates {', '.join(f'{u:,}' for u in updates)}"
-    if len(updates) == 1:
-        weights = f"the checkpoint of update {updates[0]:,}"
-    if training.ema_decay:
-        weights += ", exponential moving average"
     lines = [
         "---",
         "library_name: transduce",
@@ -121,7 +124,7 @@ def model_card(
         f"# {text.title}",
         "",
         f"{parameters:,} parameters; {text.vocabulary}. Trained by transduce {__version__} on {len(corpus.train):,} "
-        f"{text.rows}{_start(training)}; these weights are {weights}.",
+        f"{text.rows}{_start(training)}; these weights are {weights_from(updates, training)}.",
         "",
         f"{text.use}, or in Python:",
         "",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from transduce.evaluation.metrics import show_score
+
 EXTRA = "extra_"
 """Prefix of the measures of `data.extra_validation`."""
 
@@ -74,6 +76,16 @@ class Validation:
     """For language models: bits per byte of text, if the model were used to compress it."""
     extra: Validation | None = None
     """The same on `data.extra_validation`."""
+
+    def __str__(self) -> str:
+        """Say what the model is worth, on one line."""
+        own = {"loss": f"{self.loss:.4f}", "perplexity": f"{self.perplexity:.2f}"}
+        own["accuracy"] = f"{100 * self.accuracy:.1f} %"
+        if self.bits_per_byte is not None:
+            own["bits per byte"] = f"{self.bits_per_byte:.3f}"
+        shown = own | {name: show_score(name, value) for name, value in self.scores.items()}
+        line = f"validation {', '.join(f'{name} {value}' for name, value in shown.items())}"
+        return line if self.extra is None else f"{line}; extra {self.extra}"
 
     def measures(self) -> dict[str, float]:
         """Return all single numbers by name, with those of the extra validation."""

@@ -23,7 +23,7 @@ CORPORA = {
         f"{PREPARE} x.tsv.gz", 65, "x.tsv.gz: ", file("x.tsv.gz", gzip.compress(PAIRS)[:-8] + b"12345678")
     ),
     "empty file": Case(f"{PREPARE} x.tsv --tokenizer bpe", 65, "no pair", file("x.tsv", "")),
-    "empty files": Case(f"train --source e --target e {NEW}", 65, "empty", file("e", "")),
+    "empty files": Case(f"train --source e --target /dev/null {NEW}", 65, "empty", file("e", "")),
     "only one-sided lines": Case(f"{PREPARE} x.tsv", 65, "2 dropped", file("x.tsv", "a\t\n\tb\n")),
     "a line without its other half": Case(f"{PREPARE} x.tsv", 65, "x.tsv:2: ", file("x.tsv", "a\tb\nc\n")),
     "unequal files": Case(f"train --source a.txt --target x {NEW}", 65, "2 lines", file("x", "1\n2\n3\n")),

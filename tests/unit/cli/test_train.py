@@ -40,9 +40,9 @@ def test_what_goes_where_while_it_trains(place: Path, capsys: pytest.CaptureFixt
     shown = capsys.readouterr()
     assert shown.out == "new/run\n"
     lines = shown.err.splitlines()
-    assert (
-        "3 updates" in lines[-4] and lines[-3].startswith("update 3: validation loss") and lines[-1] == "done: new/run"
-    )
+    assert "3 updates" in lines[-5] and lines[-4].startswith("update 3: validation loss")
+    assert lines[-2].startswith("note: the model is the checkpoint of update 3: validation loss")
+    assert lines[-1] == "done: new/run"
     assert not {"\x1b", "\r"} & set(shown.err)
     assert transduce.load("new/run")("a b") is not None
 

@@ -33,7 +33,7 @@ def test_a_file_and_standard_input_give_what_python_gives(
 @pytest.mark.parametrize(
     ("lines", "notes"),
     [
-        (b"", []),
+        (b"", ["the input is empty"]),
         (b"\n", ["empty lines: 1 (1 lines in total)"]),
         (b"a b\n\n   \n\t\nc\n", ["empty lines: 3 (5 lines in total)"]),
         (b"a b\r\nc d\r\n", []),
@@ -107,11 +107,24 @@ def test_an_output_file_holds_what_standard_output_would(
     assert (gzip.decompress(content) if name.endswith(".gz") else content) == expected
 
 
-def test_an_output_replaces_a_file_through_a_link_and_may_be_the_input(place: Path) -> None:
-    (place / "link").symlink_to("a.txt")
+def test_an_output_replaces_a_file_through_a_link(place: Path) -> None:
+    (place / "link").symlink_to("b.txt")
     assert run(["translate", "run", "a.txt", "--output", "link"]) == 0
     assert (place / "link").is_symlink()
-    assert (place / "a.txt").read_text() != "a b c\nd e\n"
+    assert (place / "b.txt").read_text() != "c b a\ne d\n"
+
+
+def test_an_input_is_never_replaced(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "link").symlink_to("a.txt")
+    os.link("a.txt", "hard")
+    for inputs in (["a.txt"], ["b.txt", "--prefix-file", "a.txt"], ["b.txt", "--terms", "a.txt"]):
+        for output in ("a.txt", "./a.txt", "link", "hard"):
+            assert run(["translate", "run", *inputs, "--output", output]) == 73
+            assert "is also an input" in complaint(capsys.readouterr())
+    files = ["--source", "a.txt", "--target", "b.txt"]
+    assert run(["evaluate", "run", *files, "--output", "b.txt"]) == 73
+    assert "is also an input" in complaint(capsys.readouterr())
+    assert ((place / "a.txt").read_text(), (place / "b.txt").read_text()) == ("a b c\nd e\n", "c b a\ne d\n")
 
 
 def test_a_device_is_written_to_and_never_replaced(place: Path) -> None:

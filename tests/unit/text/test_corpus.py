@@ -195,7 +195,7 @@ def test_several_source_columns_are_joined(tmp_path):
 
 def test_a_header_that_names_both_sides_is_no_pair(tmp_path):
     path = saved(tmp_path, "a.csv", "target,source\nb,a\n")
-    assert list(read_pairs(files(path=path))) == [Pair("b", "a", 2)]
+    assert list(read_pairs(files(path=path))) == [Pair("a", "b", 2)]  # by their names, not by their places
     assert list(read_pairs(files(path=path, header=False))) == [Pair("target", "source", 1), Pair("b", "a", 2)]
     plain = saved(tmp_path, "b.csv", "x,y\nb,a\n")
     assert list(read_pairs(files(path=plain, header=True))) == [Pair("b", "a", 2)]

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 
 from transduce.config import Table
 from transduce.errors import DataError
-from transduce.tasks.translation.defaults import KINDS
 from transduce.training.task import Defaults
 
 MAX_CHARACTERS = 2**30
@@ -67,15 +66,16 @@ def choose_settings(
 
 
 def choose_tokenizer(characters: int, given: Table | None = None) -> Defaults:
-    """Choose the tokenizer alone."""
+    """Choose the tokenizer alone, to complete the settings of [tokenizer] that are given."""
     reasons = [f"{characters:,} characters of text" + (" or more" if characters == MAX_CHARACTERS else "")]
-    if characters < SMALL:
+    kind = (given or {}).get("kind")
+    if (kind or ("character" if characters < SMALL else "bpe")) == "character":
         tokenizer: Table = {"kind": "character", "vocab_size": 1000}
         reason = "a small text: tokens are characters"
     else:
         tokenizer = {"kind": "bpe", "vocab_size": 8000 if characters < LARGE else 32_000}
         reason = f"one BPE vocabulary of {tokenizer['vocab_size']:,} tokens"
-    reasons += [] if KINDS & (given or {}).keys() else [reason]
+    reasons += [] if kind else [reason]
     return Defaults({"tokenizer": tokenizer}, reasons)
 
 

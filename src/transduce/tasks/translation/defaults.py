@@ -16,11 +16,13 @@ from transduce.text.image_file import ImageFilesConfig
 from transduce.training.initial_checkpoint import InitialCheckpoint
 from transduce.training.task import Defaults
 
-KINDS = {"kind", "source_kind", "target_kind"}
-"""Settings of [tokenizer] that name the kind of token; where one is given, nothing is chosen there."""
 VERY_SMALL, SMALL, LARGE = 10_000, 50_000, 300_000
 """Pairs: up to SMALL a width of 128 learns as much per update as 256; from LARGE on there is little overfitting."""
-SUBWORDS = ("bpe", "unigram", "wordpiece")
+NAMES = {"bpe": "BPE", "unigram": "Unigram", "wordpiece": "WordPiece"}
+"""Kinds of tokenizer that cut text into subwords, as they are called."""
+SUBWORDS = tuple(NAMES)
+SIDES = {"source_kind", "target_kind"}
+"""Settings of [tokenizer] for the kind of token of one side."""
 FEWEST_EPOCHS, MOST_EPOCHS = 10, 300
 FEW_TOKENS, MANY_TOKENS = 300_000, 10_000_000
 """Target tokens of small and large corpora for fine-tuning."""
@@ -38,20 +40,22 @@ def choose_settings(found: Survey, given: Table | None = None) -> Defaults:
     tokens = {**tokenizer, **(given or {})}
     symbols = (tokens.get("target_kind") or tokens.get("kind", "bpe")) not in SUBWORDS
     model, training = _model(found.pairs, _tokens_per_pair(found, tokens), symbols, reasons)
-    has_kind = bool(KINDS & (given or {}).keys())
-    if not {**({"joint": True} if has_kind else tokenizer), **(given or {})}["joint"]:
+    if not tokens["joint"]:
         model["tied_embeddings"] = "target"
     return Defaults({"tokenizer": tokenizer, "model": model, "training": training}, reasons)
 
 
-def choose_captioner(found: Survey, images: ImageFilesConfig) -> Defaults:
-    """Choose tokenizer, model and training for image files with captions: the settings of recipes/captions.toml."""
+def choose_captioner(found: Survey, images: ImageFilesConfig, given: Table) -> Defaults:
+    """Choose tokenizer, model and training for image files with captions: the settings of recipes/captions.toml.
+
+    `given` is the table [tokenizer] as written.
+    """
     size = images.size or CaptionerConfig().side
     per_update = max(1, CAPTIONER_PIXELS // size**2)
     per_epoch = max(1, found.pairs // per_update)
     updates = max(500, min(100_000, CAPTIONER_EPOCHS * per_epoch))
     reasons = [f"{found.pairs:,} training pairs"]
-    kind = _noted(found, "target", reasons) or "bpe"
+    kind = _kind(found, "target", given, reasons)
     tokenizer = {**IMAGE_TOKENIZER, "target_kind": kind, "min_frequency": 1}
     reasons.append(f"images: a captioner that reads {size} × {size} pixels, a token for each")
     reasons.append(
@@ -73,20 +77,27 @@ def choose_captioner(found: Survey, images: ImageFilesConfig) -> Defaults:
 
 
 def choose_tokenizer(found: Survey, given: Table | None = None) -> Defaults:
-    """Choose the tokenizer alone."""
+    """Choose the tokenizer alone, to complete the settings of [tokenizer] that are given."""
+    given = given or {}
     reasons = [f"{found.pairs:,} training pairs" + (" or more" if found.pairs == MAX_PAIRS else "")]
-    noted = [] if KINDS & (given or {}).keys() else reasons
-    kinds = {f"{name}_kind": _noted(found, name, noted) for name in ("source", "target")}
-    one = set(kinds.values())
-    if (given or {}).get("joint") and len(one) == 1 and (kind := one.pop()):
-        return Defaults({"tokenizer": {"joint": True, "kind": kind, "vocab_size": 4000, "min_frequency": 1}}, reasons)
+    source, target = (_kind(found, side, given, reasons) for side in ("source", "target"))
+    if given.get("joint") and source != target and not SIDES & given.keys():
+        source = target = "bpe"
     size = 4000 if found.pairs < 20_000 else 10_000 if found.pairs < 300_000 else 32_000
-    if any(kinds.values()) and not (given or {}).get("joint"):
-        named = {name: kind or "bpe" for name, kind in kinds.items()}
-        size = size if "bpe" in named.values() else 4000
-        return Defaults({"tokenizer": {"joint": False, **named, "vocab_size": size, "min_frequency": 1}}, reasons)
-    noted.append(f"one joint BPE vocabulary of {size:,} tokens")
-    return Defaults({"tokenizer": {"kind": "bpe", "joint": True, "vocab_size": size}}, reasons)
+    table: Table = {"vocab_size": size if {source, target} & {*SUBWORDS} else 4000}
+    if not {source, target} <= {*SUBWORDS}:
+        table["min_frequency"] = 1
+    if source != target or not given.get("joint", source in SUBWORDS or "kind" in given):
+        kinds = {} if "kind" in given else {"source_kind": source, "target_kind": target}
+        return Defaults({"tokenizer": {"joint": False, **kinds, **table}}, reasons)
+    if source in SUBWORDS:
+        reasons.append(f"one joint {NAMES[source]} vocabulary of {size:,} tokens")
+    return Defaults({"tokenizer": {"joint": True, "kind": source, **table}}, reasons)
+
+
+def _kind(found: Survey, side: str, given: Table, reasons: list[str]) -> str:
+    """Return the kind of token of one side: as given, or else as recognised, which is noted."""
+    return str(given.get(f"{side}_kind") or given.get("kind") or _noted(found, side, reasons) or "bpe")
 
 
 def _noted(found: Survey, name: str, reasons: list[str]) -> str | None:
@@ -165,7 +176,7 @@ def _model(pairs: int, tokens_per_pair: float, symbols: bool, reasons: list[str]
     epochs = choose_epochs(pairs * tokens_per_pair, total / 2 if symbols else total)
     tokens = 1024 if pairs < VERY_SMALL else 2048 if symbols and pairs < SMALL else 4096
     reasons.append(f"{what}, dropout {0.3 if pairs < LARGE else 0.1}")
-    reasons.append(f"{epochs} epochs in batches of {tokens:,} tokens, Muon, a learning rate that ends at zero")
+    reasons.append(f"at most {epochs} epochs in batches of {tokens:,} tokens, Muon, a learning rate that ends at zero")
     training: dict[str, Any] = {
         "batch_tokens": tokens,
         "epochs": float(epochs),

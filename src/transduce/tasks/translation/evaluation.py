@@ -22,6 +22,7 @@ from transduce.inference.torch_engine import TorchEngine
 from transduce.inference.translator import Translator
 from transduce.models.interface import AnyTransducer
 from transduce.storage.atomic import atomic_file
+from transduce.tasks.translation.survey import surveyed_metrics
 from transduce.text.corpus import CorpusFiles, Languages, read_lines, read_pairs
 from transduce.text.lines import shown
 from transduce.training.config import TrainingConfig
@@ -126,6 +127,14 @@ def read_test_set(
         reasons = ", ".join(f"{count:,} units: {REASONS[reason]}" for reason, count in test.unused.items())
         raise DataError(f"{path or source}: has no pairs ({reasons or 'it is empty'}); there is nothing to evaluate")
     return test
+
+
+def default_metrics(notes: Table) -> tuple[str, ...]:
+    """Return the metrics that a model is evaluated by, from the notes of its folder; older ones have none."""
+    noted = notes.get("metrics")
+    fits = isinstance(noted, list) and bool(noted) and all(isinstance(name, str) and name in METRICS for name in noted)
+    metrics = tuple(noted) if fits else ("bleu", "chrf")
+    return metrics if {"exact_match", "word_error_rate"} & {*metrics} else (*metrics, "exact_match")
 
 
 def score_translator(
@@ -259,13 +268,6 @@ def write_lines(path: Path, lines: Sequence[str]) -> None:
 
 DECODED_TOGETHER = 64
 """Pairs that one thread translates at a time."""
-REPORTED = {
-    "loss": ("bleu", "chrf"),
-    "bleu": ("bleu", "chrf"),
-    "exact_match": ("exact_match",),
-    "chrf": ("chrf", "bleu"),
-}
-"""Metrics that are reported, by `training.metric`; any other is reported with exact match."""
 
 
 class ValidationTranslations:
@@ -309,7 +311,10 @@ class GreedyTranslations(ValidationTranslations):
 
     def __init__(self, prepared: Prepared, split: PairStore, config: TrainingConfig) -> None:
         super().__init__(prepared, split, config.decode_examples)
-        self.metric = config.metric
+        fitting = surveyed_metrics(prepared)
+        self.metrics = (config.metric, *(name for name in fitting if name != config.metric))
+        if config.metric == "loss":
+            self.metrics = fitting
 
     def __call__(self, workers: Workers) -> Predictions:
         """Translate and score."""
@@ -318,8 +323,7 @@ class GreedyTranslations(ValidationTranslations):
         translations = self.translate(workers, SearchOptions(method="greedy"))
         texts = [self.split.text(row) for row in self.rows]
         references = [[target] for _, target in texts]
-        names = REPORTED.get(self.metric, (self.metric, "exact_match"))
-        scores = {name: METRICS[name].score(translations, references) for name in names}
+        scores = {name: METRICS[name].score(translations, references) for name in self.metrics}
         samples = zip(texts[:NUM_SAMPLES], translations[:NUM_SAMPLES], strict=True)
         return Predictions(
             scores={name: score.value for name, score in scores.items()},

@@ -16,7 +16,7 @@ from transduce.data.store import PairStore
 from transduce.evaluation.metrics import METRICS
 from transduce.inference.search.options import SearchOptions
 from transduce.tasks.translation.evaluation import ValidationTranslations
-from transduce.text.tokenizer.special import LETTERS
+from transduce.tasks.translation.survey import surveyed_metrics
 from transduce.training.config import TrainingConfig
 from transduce.training.workers import Workers
 
@@ -51,7 +51,7 @@ class TunedSearch:
         penalty = f"length penalty {options.length_penalty:g} ({options.length_normalization})"
         shortest = f", minimum length {options.min_length}" if options.min_length else ""
         return (
-            f"search chosen on {self.pairs:,} validation pairs: beam size {options.beam_size}, {penalty}{shortest}; "
+            f"search chosen on {self.pairs:,} validation pair{'s' * (self.pairs > 1)}: beam size {options.beam_size}, {penalty}{shortest}; "
             f"{self.metric} {show(self.after)}, with the default options {show(self.before)}"
         )
 
@@ -63,7 +63,7 @@ def tune_search(
     split = prepared.validation
     if given.method != "beam" or not isinstance(split, PairStore) or not len(split):
         return None
-    metric = config.metric if config.metric in METRICS else _metric(prepared)
+    metric = config.metric if config.metric in METRICS else surveyed_metrics(prepared)[0]
     translated = ValidationTranslations(prepared, split, PAIRS_WIDE if width >= WIDE else PAIRS)
     best, before = given, None
     after = 0.0
@@ -76,11 +76,6 @@ def tune_search(
                 best, after = candidate, score
     assert before is not None
     return TunedSearch(best, metric, before, after, len(translated.rows))
-
-
-def _metric(prepared: Prepared) -> str:
-    """BLEU for text; for anything that is right or wrong as a whole, how often it is right."""
-    return "exact_match" if prepared.target_tokenizer.kind in {*LETTERS, "word"} else "bleu"
 
 
 def _penalties(given: SearchOptions, _: Prepared) -> Iterator[SearchOptions]:

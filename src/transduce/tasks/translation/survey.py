@@ -12,9 +12,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 
+from transduce.data.prepared import Prepared
+from transduce.data.store import PairStore
 from transduce.errors import DataError
 from transduce.text.sentence import count_unspaced
 from transduce.text.tokenizer.feature import FeatureCounts
+from transduce.text.tokenizer.special import LETTERS
 
 MAX_PAIRS = 1_000_000
 """Pairs that are counted; a larger corpus gets the settings of one of this size."""
@@ -156,3 +159,23 @@ def recognise(side: Side, pairs: int) -> Recognised:
     if side.code > CODE_MARKS:
         return Recognised(None, "is code: tokens are subwords, and every space counts")
     return Recognised(None, "is text: tokens are subwords")
+
+
+def fitting_metrics(found: Survey, has_images: bool = False) -> tuple[str, ...]:
+    """Return the metrics that tell how good translations of such a corpus are, the most telling first."""
+    target = recognise(found.target, found.pairs)
+    if target.kind is None:
+        return ("chrf", "exact_match") if found.target.unspaced > MOSTLY_UNSPACED else ("bleu", "chrf")
+    if target.kind != "word":
+        return "exact_match", "chrf"
+    is_pronunciation = not has_images and recognise(found.source, found.pairs).kind in LETTERS
+    return ("word_error_rate", "phoneme_error_rate") if is_pronunciation else ("exact_match", "bleu")
+
+
+def surveyed_metrics(prepared: Prepared) -> tuple[str, ...]:
+    """Return the metrics that fit a prepared corpus."""
+    train = prepared.train_as(PairStore)
+    images = getattr(prepared.data, "images", None) is not None
+    rows = range(min(len(train), KEPT_PAIRS))
+    texts = (("" if images else train.text(row)[0], train.text(row)[1]) for row in rows)
+    return fitting_metrics(survey(texts, len(train)), images)

@@ -34,7 +34,7 @@ from transduce.tasks.translation.evaluation import GreedyTranslations
 from transduce.tasks.translation.preparation import PairPreparation
 from transduce.tasks.translation.search_tuning import tune_search
 from transduce.tasks.translation.span_corruption import Corruption, largest_corrupted
-from transduce.tasks.translation.survey import Survey, survey
+from transduce.tasks.translation.survey import Survey, survey, surveyed_metrics
 from transduce.text.tokenizer.bpe_dropout import BpeDropout
 from transduce.text.tokenizer.special import SENTINELS
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
@@ -104,13 +104,14 @@ class TranslationTask(TransducerTask[TranslationConfig]):
 
     def choose_settings(self, given: Table, prepared: Prepared | None = None) -> Defaults:
         found = self._survey(prepared)
-        return choose_settings(found, given) if self.data.images is None else choose_captioner(found, self.data.images)
+        images = self.data.images
+        return choose_settings(found, given) if images is None else choose_captioner(found, images, given)
 
     def choose_tokenizer(self, given: Table) -> Defaults | None:
         if any(map(reads_once, self.data.corpora)):
             return None
         found, images = self._survey(None), self.data.images
-        return choose_tokenizer(found, given) if images is None else choose_captioner(found, images)
+        return choose_tokenizer(found, given) if images is None else choose_captioner(found, images, given)
 
     def choose_fine_tuning(
         self,
@@ -171,6 +172,7 @@ class TranslationTask(TransducerTask[TranslationConfig]):
             "source_language": self.data.source_language,
             "target_language": self.data.target_language,
             **super().notes(search, prepared),
+            "metrics": list(surveyed_metrics(prepared)),
         }
         tags, images = prepared.report.tags, self.data.images
         notes |= {} if images is None else {"images": images.notes()}

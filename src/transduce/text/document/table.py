@@ -114,7 +114,7 @@ class Table:
         named = any(counted(column) is None for column in wanted)
         if given is False and named:
             raise SettingsError("columns are named by a header; give numbers, counted from 1, or leave out --no-header")
-        if given or named or (given is None and _names_sides([self.value(cell) for cell in first.cells])):
+        if given or named or (given is None and _side_columns([self.value(cell) for cell in first.cells])):
             return first, rows
         return None, chain([first], rows)
 
@@ -143,10 +143,21 @@ class Table:
         return self.value(row.cells[place])
 
 
-def _names_sides(cells: Sequence[str]) -> bool:
-    """Whether a row names a column for the source and one for the target."""
-    names = {cell.strip().lower() for cell in cells}
-    return bool(names & SOURCE_NAMES) and bool(names & TARGET_NAMES)
+def _side_columns(cells: Sequence[str]) -> tuple[str, str] | None:
+    """Return the numbers of the columns that a row names for source and target; None if it does not name both."""
+    names = [cell.strip().lower() for cell in cells]
+    found = [
+        next((str(place) for place, name in enumerate(names, start=1) if name in known), None)
+        for known in (SOURCE_NAMES, TARGET_NAMES)
+    ]
+    return (found[0], found[1]) if found[0] and found[1] else None
+
+
+def unnamed_columns(line: str, quoted: bool) -> int | None:
+    """Count the columns of a first line that does not name those of source and target; None where it does."""
+    delimiter = _delimiter(line) if quoted else "\t"
+    cells = (_QUOTED.sub(lambda found: found[0].replace(delimiter, " "), line) if quoted else line).split(delimiter)
+    return None if _side_columns([cell.strip('"') for cell in cells]) else len(cells)
 
 
 def _delimiter(line: str) -> str:
@@ -244,8 +255,13 @@ read_csv = partial(read_table, quoted=True)
 def _units(document: DocumentText, options: DocumentOptions, quoted: bool) -> Iterator[Unit]:
     """Yield a pair for each row; values of a CSV with as many lines as each other are pairs of lines."""
     table = Table(document, quoted)
-    sources, target = options.source_columns or ("1",), options.target_column or "2"
-    header, rows = table.header([*sources, target], options.header)
+    given = [*options.source_columns, *([options.target_column] if options.target_column else [])]
+    header, rows = table.header(given, options.header)
+    of_header = _side_columns([] if header is None else [table.value(cell) for cell in header.cells])
+    sources, target = ("1",), "2"
+    if of_header is not None and not given:
+        sources, target = (of_header[0],), of_header[1]
+    sources, target = options.source_columns or sources, options.target_column or target
     columns = [table.column(column, header) for column in sources]
     into = table.column(target, header)
     for row in rows:

@@ -143,7 +143,7 @@ def test_a_test_set_that_is_not_named_or_empty_is_rejected(tmp_path: Path) -> No
         with pytest.raises(SettingsError):
             read_test_set(*arguments)
     with pytest.raises(DataError, match="empty"):
-        read_test_set(empty, [empty], None)
+        read_test_set(empty, [write(tmp_path / "other", [])], None)
 
 
 def test_translations_are_written_one_a_line(tmp_path: Path) -> None:

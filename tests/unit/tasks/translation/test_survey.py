@@ -7,7 +7,7 @@ import random
 import pytest
 
 from transduce.errors import DataError
-from transduce.tasks.translation.survey import Side, recognise, survey
+from transduce.tasks.translation.survey import Side, fitting_metrics, recognise, survey
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 CASES = ("NOM", "ACC", "DAT", "GEN", "INS", "AT+ESS")
@@ -78,3 +78,19 @@ def test_a_few_short_sentences_are_text() -> None:
     """Their words repeat: in names they do not."""
     assert recognise(Side(14.0, 2.9, 301, repeats=5.8), 10_000).kind is None
     assert recognise(Side(14.0, 2.9, 301, repeats=1.4), 10_000).kind == "character"
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "metrics"),
+    [
+        ("prose", "prose", ("bleu", "chrf")),
+        ("word", "prose", ("bleu", "chrf")),
+        ("prose", "japanese", ("chrf", "exact_match")),
+        ("features", "word", ("exact_match", "chrf")),
+        ("word", "symbols", ("word_error_rate", "phoneme_error_rate")),
+        ("prose", "symbols", ("exact_match", "bleu")),
+    ],
+)
+def test_the_metrics_fit_what_is_written(source: str, target: str, metrics: tuple[str, ...]) -> None:
+    pairs = zip(made(3000, source), made(3000, target), strict=True)
+    assert fitting_metrics(survey(pairs)) == metrics
