@@ -19,7 +19,7 @@ from transduce.inference.load import load, load_translator
 from transduce.inference.text_encoder import TextEncoder
 from transduce.inference.translator import Translator
 from transduce.model_folder import ModelFolder, save_model
-from transduce.models.interface import move
+from transduce.models.interface import move, unused_gpu_note
 from transduce.recipe import Recipe, fill_in, precision_note, read_recipe, resume_recipe
 from transduce.run_setup import Progress, RunSetup, check_preparation
 from transduce.storage.layout import MODEL, RECIPE
@@ -28,6 +28,7 @@ from transduce.tasks.text_encoding.evaluation import EncoderEvaluation, evaluate
 from transduce.tasks.translation.evaluation import TranslationEvaluation, evaluate_translators, read_test_set
 from transduce.text.corpus import CorpusFiles
 from transduce.training.checkpoint import SETTINGS
+from transduce.training.device import gpu_settings
 from transduce.training.distributed import joined, whole
 from transduce.training.finish import model_card, put_final_weights
 from transduce.training.interruption import catch_signals
@@ -56,9 +57,9 @@ def train(
     if not isinstance(recipe, Recipe):
         recipe, _ = read_recipe(Path(recipe), prepared=None if prepared is None else load_prepared(Path(prepared)))
     folder, reporter = Path(output), reporter or Silent()
-    note = None if resume else precision_note(recipe)
+    notes = [] if resume else [precision_note(recipe), unused_gpu_note(recipe.training.device, "training.device =")]
     recipe = _resumed_recipe(recipe, folder) if resume else fill_in(recipe)
-    with joined(recipe.training.device) as ranks, _restored_torch_state():
+    with joined(recipe.training.device) as ranks, _restored_torch_state(), _gpu_of(recipe):
         if recipe.training.shard and ranks.world == 1:
             raise SettingsError(
                 "training.shard needs several processes; start them with "
@@ -68,7 +69,7 @@ def train(
             recipe, resume = fill_in(resume_recipe(folder)), True
         if not ranks.leads:
             reporter = Silent()
-        if note is not None and not resume:
+        for note in filter(None, () if resume else notes):
             reporter.warn(note)
         with locked_run(folder, resume) if ranks.leads else contextlib.nullcontext():
             setup = RunSetup(recipe, folder, resume, None if prepared is None else Path(prepared), ranks, reporter)
@@ -200,6 +201,10 @@ def _restored_torch_state() -> Iterator[None]:
             yield
         finally:
             torch.set_num_threads(threads)
+
+
+def _gpu_of(recipe: Recipe) -> contextlib.AbstractContextManager[None]:
+    return gpu_settings(recipe.training.device, recipe.training.precision == "bfloat16")
 
 
 def _resumed_recipe(recipe: Recipe, folder: Path) -> Recipe:
