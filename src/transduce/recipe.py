@@ -328,7 +328,7 @@ def fill_in(recipe: Recipe) -> Recipe:
     if precision == "auto":
         precision, _ = choose_precision(device, width)
     size = recipe.training.micro_batch_tokens or default_micro_batch(
-        width, precision == "bfloat16", recipe.training.update_tokens
+        width, precision == "bfloat16", recipe.training.update_tokens, device
     )
     filled = recipe.but_training(threads=threads, device=device, precision=precision, micro_batch_tokens=size)
     return filled.with_updates(recipe.training.updates) if recipe.training.is_planned else filled
@@ -352,6 +352,8 @@ def choose_precision(device: str, width: int) -> tuple[Literal["float32", "bfloa
 
     It is a function of the processor and the model, not of a measurement: two runs on one machine must not differ.
     """
+    if device == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
+        return "float32", "this GPU has no bfloat16"
     if device != "cpu":
         return ("bfloat16", "a CUDA GPU") if device == "cuda" else ("float32", f"bfloat16 was not tried on {device}")
     if width < HALF_WIDTH:

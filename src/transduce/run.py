@@ -21,7 +21,7 @@ from transduce.inference.text_encoder import TextEncoder
 from transduce.inference.translator import Translator
 from transduce.interop.pretrained import model_folder
 from transduce.model_folder import ModelFolder, save_model
-from transduce.models.interface import move
+from transduce.models.interface import move, unused_gpu_note
 from transduce.recipe import Recipe, fill_in, precision_note, read_recipe, resume_recipe
 from transduce.run_arguments import Arguments, Both, Texts
 from transduce.run_setup import Progress, RunSetup, check_preparation
@@ -39,6 +39,7 @@ from transduce.text.argument import checked_texts, is_several
 from transduce.text.corpus import CorpusFiles
 from transduce.training.callback import Callbacks, check_callbacks
 from transduce.training.checkpoint import SETTINGS
+from transduce.training.device import gpu_settings
 from transduce.training.distributed import joined, leads, whole
 from transduce.training.finish import model_card, put_final_weights, weights_from
 from transduce.training.interruption import catch_signals
@@ -155,9 +156,9 @@ def _train(
     progress: Progress | None,
 ) -> Path:
     reporter: Reporter = followers
-    note = None if resume else precision_note(recipe)
+    notes = [] if resume else [precision_note(recipe), unused_gpu_note(recipe.training.device, "training.device =")]
     recipe = _resumed_recipe(recipe, folder) if resume else fill_in(recipe)
-    with joined(recipe.training.device) as ranks, _restored_torch_state():
+    with joined(recipe.training.device) as ranks, _restored_torch_state(), _gpu_of(recipe):
         if recipe.training.shard and ranks.world == 1:
             raise SettingsError(
                 "training.shard needs several processes; start them with "
@@ -167,7 +168,7 @@ def _train(
             recipe, resume = fill_in(resume_recipe(folder)), True
         if not ranks.leads:
             reporter = Silent()
-        if note is not None and not resume:
+        for note in filter(None, () if resume else notes):
             reporter.warn(note)
         with locked_run(folder, resume) if ranks.leads else contextlib.nullcontext():
             setup = RunSetup(recipe, folder, resume, None if prepared is None else Path(prepared), ranks, reporter)
@@ -367,6 +368,10 @@ def _restored_torch_state() -> Iterator[None]:
             yield
         finally:
             torch.set_num_threads(threads)
+
+
+def _gpu_of(recipe: Recipe) -> contextlib.AbstractContextManager[None]:
+    return gpu_settings(recipe.training.device, recipe.training.precision == "bfloat16")
 
 
 def _resumed_recipe(recipe: Recipe, folder: Path) -> Recipe:

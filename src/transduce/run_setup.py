@@ -112,7 +112,8 @@ class RunSetup:
         recipe, train = self.recipe, corpus.report.train
         tokens = batch_for(train.target.tokens + train.kept)
         keep_freed_memory()
-        size = min(recipe.training.micro_batch_size, tokens * recipe.training.gradient_accumulation // 2)
+        share = 2 if recipe.training.device == "cpu" else 1  # see `default_micro_batch`
+        size = min(recipe.training.micro_batch_size, tokens * recipe.training.gradient_accumulation // share)
         trial = recipe.but_training(batch_tokens=tokens, micro_batch_tokens=size)
         train_step = TrainStep(build_model(trial, corpus, Silent(), begun=True), trial.task.loss, trial.training)
         try:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from transduce import __version__
-from transduce.cli.terminal import detail, set_verbosity, verbosity
+from transduce.cli.terminal import detail, note, set_verbosity, verbosity
 
 if TYPE_CHECKING:
     from torch import nn
@@ -150,14 +150,16 @@ def device_option(title: str = "Model options") -> Callable[[Any], Any]:
         type=click.Choice(["auto", "cpu", "cuda", "mps"]),
         default="cpu",
         show_default=True,
-        help="Device of the PyTorch engine; auto takes a GPU if there is one.",
+        help="Device of the model; auto is the CPU, with a note where there is a GPU.",
     )
 
 
 def place(model: nn.Module, device: str, run: str) -> str:
     """Move a model to the device of `--device` and return the device; `--verbose` prints both."""
-    from transduce.models.interface import move
+    from transduce.models.interface import move, unused_gpu_note
 
+    if unused := unused_gpu_note(device, "--device"):
+        note(unused)
     device = move(model, device)
     size = sum(parameter.numel() for parameter in model.parameters())
     detail(f"{run}: {type(model).__name__} with {size:,} parameters on {device}")

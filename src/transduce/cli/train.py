@@ -74,7 +74,7 @@ _tuning = option_group("Fine-tuning options")
 @_training("--batch-tokens", metavar="N|auto", help="Tokens per batch; auto chooses by corpus size and memory.")
 @_training("--learning-rate", type=float, metavar="X", help="Peak learning rate; factor of the noam schedule.")
 @_training("--seed", type=int, metavar="N", help="Random seed of initialisation, data order and dropout.")
-@_training("--device", type=click.Choice(["auto", "cpu", "cuda", "mps"]), help="Device; auto takes a GPU if present.")
+@_training("--device", type=click.Choice(["auto", "cpu", "cuda", "mps"]), help="Device; auto is the CPU.")
 @_training("--precision", type=click.Choice(["auto", "float32", "bfloat16"]), help="Precision of matrix products.")
 @_training("--threads", type=int, metavar="N", help="CPU threads; the result does not depend on their number.")
 @_tuning(

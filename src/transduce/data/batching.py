@@ -65,6 +65,22 @@ def validation_batches(store: Split, tokens: int) -> list[Rows]:
     return cut_by_budget(rows, store.source_lengths[:], store.target_lengths[:], tokens)
 
 
+class Picker:
+    """Picks the values where a mask is true, in the order of the rows."""
+
+    def __init__(self, mask: Tensor, count: int | None) -> None:
+        """On a GPU the shape of what is picked must be known, so `count` is given.  (B N)."""
+        self._mask, self._place_C = mask, None
+        if count is not None and mask.device.type != "cpu":
+            self._place_C = mask.flatten().to(torch.uint8).argsort(descending=True, stable=True)[:count]
+
+    def __call__(self, values: Tensor) -> Tensor:
+        """(B N …) -> (C …)."""
+        if self._place_C is None:
+            return values[self._mask]
+        return values.flatten(0, 1).index_select(0, self._place_C)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Batch(ABC):
     """Some rows of a split as tensors, padded on the right; the first axis of every tensor is the row."""
@@ -73,6 +89,8 @@ class Batch(ABC):
     """Which rows of the split these are."""
     num_target_tokens: int
     """Target tokens that the loss is summed over; a part of a batch keeps the sum of the whole."""
+    num_picked: NDArray[np.int64] | None = None
+    """(B), how many vectors of each row the loss picks. On a GPU it cannot be asked without waiting."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -84,11 +102,21 @@ class Batch(ABC):
 
     def part(self, start: int, stop: int) -> Self:
         """Return some of the rows."""
-        return self._map(lambda tensor: tensor[start:stop], rows=self.rows[start:stop])
+        picked = None if self.num_picked is None else self.num_picked[start:stop]
+        return self._map(lambda tensor: tensor[start:stop], rows=self.rows[start:stop], num_picked=picked)
+
+    def picker(self, mask: Tensor) -> Picker:
+        """Return what picks the values where a mask is true, as many as `num_picked` states.  (B N)."""
+        return Picker(mask, None if self.num_picked is None else int(self.num_picked.sum()))
 
     def to(self, device: torch.device | str) -> Self:
-        """Return the batch on another device."""
-        return self._map(lambda tensor: tensor.to(device))
+        """Return the batch on another device; from pinned memory without waiting for the copy."""
+        onwards = torch.device(device).type == "cuda"
+        return self._map(lambda tensor: tensor.to(device, non_blocking=onwards))
+
+    def pinned(self) -> Self:
+        """Return the batch in pinned memory, from which a CUDA GPU copies by itself."""
+        return self._map(Tensor.pin_memory)
 
     def _map(self, change: Callable[[Tensor], Tensor], **others: Any) -> Self:
         found = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -135,6 +163,7 @@ def collate(store: PairStore | BlockStore, rows: Rows, source: Specials, target:
         target=torch.from_numpy(target_BT),
         target_lengths=torch.from_numpy(target_lengths + 1),
         num_target_tokens=int(target_lengths.sum()) + len(rows),
+        num_picked=target_lengths + 1,
         rows=rows,
     )
 

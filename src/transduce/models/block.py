@@ -18,6 +18,7 @@ from transduce.nn.attention.hashed import Hashed
 from transduce.nn.attention.kernel import Kernel, KernelAttention, RowPast
 from transduce.nn.attention.multi_head import CrossAttention, HeadShape, SelfAttention
 from transduce.nn.attention.pattern import Strided, Window
+from transduce.nn.device import is_full
 from transduce.nn.dropout import Dropout
 from transduce.nn.hook import HookPoint
 from transduce.nn.position import (
@@ -367,7 +368,7 @@ def recomputed(block: nn.Module, *inputs: Any) -> Any:
 
 def broadcast(allowed: Tensor) -> Tensor | None:
     """(B M) -> (B 1 1 M), or None without padding, so that kernels need no mask."""
-    return None if bool(allowed.all()) else allowed[:, None, None, :]
+    return None if is_full(allowed) else allowed[:, None, None, :]
 
 
 def empty_past(config: BlockConfig, blocks: nn.ModuleList, sentences: int, width: int, like: Tensor) -> Past:

@@ -32,14 +32,24 @@ from transduce.nn.embedding import Output
 
 
 def choose_device(name: str, where: str) -> str:
-    """Return cpu, cuda or mps; `auto` takes a GPU if there is one. A device that torch cannot use here is rejected."""
-    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    """Return cpu, cuda or mps; `auto` is the CPU (decision 32). A device that torch cannot use here is rejected."""
     if name == "auto":
-        return next(device for device, is_there in available.items() if is_there)
-    if not available.get(name, False):
-        usable = " or ".join(["auto", *(device for device, is_there in available.items() if is_there)])
-        raise SettingsError(f"{where} {name}: torch finds no such device on this machine; use {usable}")
+        return "cpu"
+    if name not in (usable := ["cpu", *found_gpus()]):
+        raise SettingsError(f"{where} {name}: torch finds no such device on this machine; use {' or '.join(usable)}")
     return name
+
+
+def found_gpus() -> list[str]:
+    """Return the devices besides the CPU that torch can use on this machine."""
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    return [device for device, is_there in available.items() if is_there]
+
+
+def unused_gpu_note(name: str, option: str) -> str | None:
+    """Return how to request the GPU that `auto` leaves alone; None where there is none, or a device was given."""
+    found = found_gpus() if name == "auto" else []
+    return f"running on the CPU; {option} {found[0]} uses the GPU, which no test has been run on" if found else None
 
 
 def move(model: nn.Module, name: str, where: str = "--device") -> str:

@@ -147,7 +147,7 @@ class RecurrentLm(LanguageModel[RecurrentState]):
         if not len(row_N):
             return hidden_RTD, state
         before = tuple(part[:, row_N] for part in state.carried)
-        hidden_RTD[row_N], after = self.decoder(embedded_RTD[row_N], before, lengths[row_N])
+        hidden_RTD[row_N], after = self.decoder(embedded_RTD[row_N], before, lengths[row_N].cpu())
         carried = tuple(part.index_copy(1, row_N, later) for part, later in zip(state.carried, after, strict=True))
         return hidden_RTD, RecurrentState(carried, state.width)
 

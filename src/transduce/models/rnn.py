@@ -28,6 +28,7 @@ from transduce.nn.attention.additive import (
     ProjectedMemory,
     SingleHeadAttention,
 )
+from transduce.nn.device import is_full
 from transduce.nn.dropout import Dropout, WordDropout
 from transduce.nn.embedding import Embedding, Output
 from transduce.nn.recurrence import Bridge, Carried, Cell, Recurrence, reversed_within
@@ -333,9 +334,8 @@ class Rnn(Transducer[RnnMemory, RnnState]):
         lengths = allowed.sum(dim=1)
         if self.config.reverse_source:
             source = reversed_within(source, lengths)
-        padded = not bool(allowed.all())
         embedded_BSE = self.dropout(self.word_dropout(self.source_embedding(source)))
-        states, final = self.encoder(embedded_BSE, lengths=lengths if padded else None)
+        states, final = self.encoder(embedded_BSE, lengths=None if is_full(allowed) else lengths.cpu())
         if self.config.reverse_source:
             states = reversed_within(states, lengths)
         return RnnMemory(states, allowed, final)

@@ -19,6 +19,7 @@ from transduce.models.decoder import DecoderState
 from transduce.models.head import prediction_head
 from transduce.models.interface import AuxiliaryLoss, EncoderModel, Encoding, Memory, Transducer, VocabularySizes
 from transduce.models.transformer import SHARED
+from transduce.nn.device import is_at_hand
 from transduce.nn.dropout import Dropout
 from transduce.nn.embedding import Embedding, Output
 from transduce.nn.hook import is_hooked
@@ -82,7 +83,7 @@ def ponder(
     for step in range(steps):
         entering = pondering.state + places + _step_signal(coordinates, step)
         pondering = halting(pondering, entering, apply_step(entering, step), last=step == steps - 1)
-        if stops_early and not bool(pondering.running.any()):
+        if stops_early and is_at_hand(hidden) and not bool(pondering.running.any()):
             break
     return pondering.mixed, pondering.cost
 

@@ -54,8 +54,9 @@ class Dropout(nn.Module):
         """(B …) -> (B …)."""
         if not self.training or self.threshold == 0:
             return value
-        if self.key is None or value.device.type != "cpu":
-            return F.dropout(value, self.rate)  # torch's own stream; on a GPU its kernel is the fast one
+        # On a GPU torch's kernel is the fast one; the key is not read, or torch.compile would compile for each one.
+        if value.device.type != "cpu" or self.key is None:
+            return F.dropout(value, self.rate)
         bits = keyed_bits(self.key, self.site, self.calls, value)
         self.calls += 1
         return value * _mask(bits, self.threshold, value.detach())

@@ -1,4 +1,4 @@
-"""Matrix products with a weight, in float32, or in bfloat16 on CPUs where that is faster.
+"""Matrix products with a weight, in float32, or in bfloat16 where that is faster.
 
 `forward` applies the weight, `backward` propagates a gradient through it, and `add_outer` accumulates the weight's own
 gradient. In bfloat16 the factors and the result of a product are rounded; sums inside it are accumulated in float32,
@@ -105,9 +105,11 @@ def set_half_products(model: nn.Module, wanted: bool) -> None:
 
 
 def panels(rows: Tensor) -> Tensor:
-    """Round rows to bfloat16 and pad them with zeros to whole panels; idempotent.  (N D) -> (N' D)."""
+    """Round rows to bfloat16 and, on a CPU, pad them with zeros to whole panels; idempotent.  (N D) -> (N' D)."""
     if rows.dtype == torch.bfloat16:
         return rows
+    if rows.device.type != "cpu":
+        return rows.bfloat16()
     count = len(rows)
     filled = rows.new_empty(-(-count // PANEL) * PANEL, rows.shape[1], dtype=torch.bfloat16)
     filled[:count] = rows

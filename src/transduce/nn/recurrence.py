@@ -63,8 +63,8 @@ class Recurrence(nn.Module):
     ) -> tuple[Tensor, Carried]:
         """Process a whole sequence.  (B T D) -> outputs of the top layer (B T N), final state of each layer (L B N).
 
-        Without `carried` the initial state is zero, which a bidirectional encoder requires. With `lengths`, row b ends
-        after `lengths[b]` tokens: its final state is the one at its end, and later outputs are zero. N is the width of
+        Without `carried` the initial state is zero, which a bidirectional encoder requires. With `lengths`, on the CPU, row b
+        ends after `lengths[b]` tokens: its final state is the one at its end, and later outputs are zero. N is the width of
         one direction, or of both concatenated.
         """
         finals: list[Carried] = []
@@ -84,7 +84,7 @@ class Recurrence(nn.Module):
         if lengths is None:
             outputs, after = layer(sequence, start)
         else:
-            packed = pack_padded_sequence(sequence, lengths.cpu(), batch_first=True, enforce_sorted=False)
+            packed = pack_padded_sequence(sequence, lengths, batch_first=True, enforce_sorted=False)
             packed, after = layer(packed, start)
             outputs, _ = pad_packed_sequence(packed, batch_first=True, total_length=sequence.shape[1])
         parts = after if self.cell == "lstm" else (after,)

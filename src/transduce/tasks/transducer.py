@@ -283,14 +283,14 @@ def transducer_loss(model: AnyTransducer, batch: PairBatch, smoothing: float, r_
     Only real tokens are scored: the output layer is the most expensive one, and padding needs no score. With
     `r_drop` there are two forward passes with different dropout, whose predictions should agree.
     """
-    real_BT = batch.is_predicted  # not by the pad token: an imported tokenizer may pad with the end token
-    output_N = batch.target[:, 1:][real_BT]
+    pick = batch.picker(batch.is_predicted)  # not by the pad token: an imported tokenizer may pad with the end token
+    output_N = pick(batch.target[:, 1:])
 
     def forward(number: int) -> Tensor:
         begin_pass(model, number)
         memory = model.encode(batch.source, batch.source_allowed)
         hidden_BTD: Tensor = model(batch.target[:, :-1], memory)
-        return hidden_BTD[real_BT]
+        return pick(hidden_BTD)
 
     output, half = model.output, model.output.half_products and model.training
     twice = r_drop > 0 and model.training
@@ -302,6 +302,6 @@ def transducer_loss(model: AnyTransducer, batch: PairBatch, smoothing: float, r_
     else:  # the output layer comes last: of a sharded model only modules that have run are gathered
         loss = linear_cross_entropy(hidden[0], output.weight, output.bias, output_N, smoothing, half)
     for side, cost_BN in costs:
-        real_cost = cost_BN[real_BT] if side == "target" else cost_BN
+        real_cost = pick(cost_BN) if side == "target" else cost_BN
         loss = loss._replace(smoothed=loss.smoothed + real_cost.sum() / len(hidden))
     return loss

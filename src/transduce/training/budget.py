@@ -16,6 +16,7 @@ from transduce.errors import SettingsError
 from transduce.training.config import TrainingConfig
 from transduce.training.memory import SMALLEST_MICRO_BATCH, ran_out_of_memory
 from transduce.training.step import TrainStep
+from transduce.training.update import read
 from transduce.training.task import BatchSource
 from transduce.training.validation import Validator
 
@@ -106,7 +107,7 @@ def _run(train_step: TrainStep, batches: Sequence[Batch], update: int, size: int
     """Make one update; where memory runs out, in smaller micro-batches. Return the size that fits."""
     while True:
         try:
-            train_step.run(batches, update, 0.0, size)
+            read([train_step.run(batches, update, 0.0, size)])  # waits for a GPU
             return size
         except (MemoryError, RuntimeError) as error:
             if not ran_out_of_memory(error) or size <= SMALLEST_MICRO_BATCH:

@@ -14,6 +14,7 @@ from transduce.models import catalog
 from transduce.models.ancestors.neural_gpu import relaxed_sets
 from transduce.models.interface import Model, VocabularySizes
 from transduce.training.config import TrainingConfig
+from transduce.training.device import blocks_of
 from transduce.training.memory import physical_bytes
 from transduce.training.muon import hidden_matrices
 
@@ -34,6 +35,10 @@ def check_model_settings(data: DataConfig, config: Config, training: TrainingCon
     elif training.metric != "loss" and not data.of_split("validation") and not data.validation_fraction:
         reason = f"training.metric = '{training.metric}' needs validation data; give data.validation, or set "
         reason += "data.validation_fraction above 0"
+    elif training.compile and training.device != "cuda":
+        reason = "training.compile is for CUDA GPUs, and the CPU has kernels of its own here; leave it out"
+    elif training.compile and not [*blocks_of(model)]:
+        reason = f"training.compile is for blocks, and a {name} has none; leave it out"
     if reason is not None:
         raise SettingsError(reason)
 

@@ -20,14 +20,21 @@ DECOUPLED = ("adamw", "muon")
 LARGEST_MICRO_BATCH, MICRO_BATCH_VALUES = 1024, 2**18
 """Tokens of a micro-batch for narrow models, and tokens × width for wide ones: large enough for matrix products to run
 at full speed, small enough for memory and caches."""
+LARGEST_GPU_MICRO_BATCH, GPU_MICRO_BATCH_VALUES = 2**14, 2**22
+"""The same on a GPU, which computes far more at a time; not measured. Where memory runs out, a run halves it."""
 
 
-def default_micro_batch(width: int, half: bool = False, update_tokens: int | None = None) -> int:
-    """Return the default micro-batch size in tokens for a model of this width; twice as large with bfloat16.
+def default_micro_batch(
+    width: int, half: bool = False, update_tokens: int | None = None, device: str = "cpu"
+) -> int:
+    """Return the default micro-batch size in tokens for a model of this width; on a CPU twice as large with bfloat16.
 
-    An update of `update_tokens` has at least two micro-batches: one alone would leave all cores but one idle. The
-    number of cores does not matter, so that a recipe gives the same weights on different machines.
+    On a CPU an update of `update_tokens` has at least two micro-batches: one alone would leave all cores but one idle.
+    The number of cores does not matter, so that a recipe gives the same weights on different machines.
     """
+    if device != "cpu":
+        fitting = min(LARGEST_GPU_MICRO_BATCH, GPU_MICRO_BATCH_VALUES // width)
+        return fitting if update_tokens is None else min(fitting, update_tokens)
     fitting = max(LARGEST_MICRO_BATCH // 8, min(LARGEST_MICRO_BATCH, MICRO_BATCH_VALUES // width)) * (2 if half else 1)
     return fitting if update_tokens is None else max(1, min(fitting, update_tokens // 2))
 
@@ -41,9 +48,9 @@ class TrainingConfig(Config):
     """Number of CPU threads, each computing its own micro-batches; the number of cores unless given. Results do not
     depend on it."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    """Device to train on; auto uses a GPU if there is one."""
+    """Device to train on. auto is the CPU, for as long as no GPU has passed the tests (`make test-gpu`)."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Precision of matrix products; auto is bfloat16 on a CUDA GPU, and on a CPU with instructions for it (AVX512-BF16,
+    """Precision of matrix products; auto is bfloat16 on a CUDA GPU that has it, and on a CPU with instructions for it (AVX512-BF16,
     AMX) for models of width 128 or more; float32 elsewhere. On a CPU validation stays in float32. The choice is saved
     with the run: resumed on another machine, it keeps its precision."""
     batch_tokens: Count | Literal["auto"] = 4096
@@ -55,7 +62,8 @@ class TrainingConfig(Config):
     micro_batch_tokens: Count | None = None
     """Size of a micro-batch in tokens per side: batches are split into micro-batches, each with its own forward and
     backward pass. It determines memory; results are the same but for rounding. By default 1,024 for models up to width
-    256 and fewer above, twice that with bfloat16, and never more than half of an update."""
+    256 and fewer above, twice that with bfloat16, and never more than half of an update; on a GPU 16,384 for models up
+    to width 256 and fewer above."""
     bucket_size: Count | None = None
     """Rows that are sorted by length together before they are split into batches. The default is so large that batches
     have hardly any padding. A bucket no larger than a batch mixes lengths within batches, which helps where lengths
@@ -103,6 +111,8 @@ class TrainingConfig(Config):
     shard: bool = False
     """Shard weights, gradients and optimizer state over the ranks of `torchrun` (FSDP), for models that do not fit one
     device."""
+    compile: bool = False
+    """Compile the blocks with torch.compile, on a CUDA GPU: faster updates after a minute or more of compiling."""
     gradient_checkpointing: bool = False
     """Store only the inputs of each block and recompute the rest in the backward pass: less memory, more time."""
     max_rollbacks: Annotated[int, Field(ge=0, le=1000)] = 0

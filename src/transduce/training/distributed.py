@@ -87,6 +87,14 @@ class Ranks:
             for tensor, part in zip(bucket, parts, strict=True):
                 tensor.copy_(part.view_as(tensor))
 
+    def any(self, condition: bool) -> bool:
+        """Return whether a condition holds on any rank."""
+        if self.world == 1:
+            return condition
+        found = torch.tensor([float(condition)], dtype=torch.float64)
+        self.add_up([found])
+        return bool(found)
+
     def from_leader(self, value: float) -> float:
         """Return the leader's value on every rank."""
         if self.world == 1:

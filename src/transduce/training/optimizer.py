@@ -17,7 +17,7 @@ from transduce.model_folder import weights_of
 from transduce.models.interface import Model
 from transduce.training.config import TrainingConfig
 from transduce.training.distributed import full, is_sharded, local, spread_like
-from transduce.training.muon import BUFFER, Muon, hidden_matrices
+from transduce.training.muon import BUFFER, FOUND_INF, Muon, hidden_matrices
 
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 """Adam's state of a parameter, by the names of torch."""
@@ -96,14 +96,18 @@ def put_optimizer_tensors(model: nn.Module, optimizer: Optimizer, tensors: dict[
         }
 
 
-def optimizer_step(optimizer: Optimizer, rate: float) -> None:
+def optimizer_step(optimizer: Optimizer, rate: float, skip: Tensor | None = None) -> None:
     """Update the weights once, with this learning rate.
+
+    `skip` leaves weights and state as they are where it is true, a value on the device that nobody here reads: as
+    torch.amp.GradScaler does it, by the attribute `found_inf` of fused optimizers.
 
     In the first step torch allocates the moments one by one. Where memory runs out between the two of a weight, both
     are dropped, so that the next attempt allocates both.
     """
     for group in optimizer.param_groups:
         group["lr"] = rate
+    vars(optimizer)[FOUND_INF] = None if skip is None else skip.float()
     try:
         optimizer.step()
     except (MemoryError, RuntimeError):
@@ -111,6 +115,8 @@ def optimizer_step(optimizer: Optimizer, rate: float) -> None:
             if any(moment not in made for moment in expected_state(optimizer, parameter)):
                 del optimizer.state[parameter]
         raise
+    finally:
+        del vars(optimizer)[FOUND_INF]
 
 
 def gradient_norm(model: nn.Module) -> Tensor:
@@ -119,7 +125,7 @@ def gradient_norm(model: nn.Module) -> Tensor:
     return full(torch.nn.utils.get_total_norm(gradients))
 
 
-def scale_gradients(model: nn.Module, factor: float) -> None:
+def scale_gradients(model: nn.Module, factor: float | Tensor) -> None:
     """Scale the whole gradient."""
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     torch._foreach_mul_(gradients, factor)

@@ -7,7 +7,6 @@ split, and dropout is keyed by row, so the result is the same but for the roundi
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -20,31 +19,23 @@ from torch import Tensor, nn
 from transduce import rng
 from transduce.data.batching import Batch
 from transduce.errors import SettingsError
-from transduce.models.ancestors.neural_gpu import relaxed_sets
 from transduce.models.interface import Model
 from transduce.nn.cpu.cross_entropy import CrossEntropy
 from transduce.nn.dropout import DropoutKey, set_dropout_key
 from transduce.nn.embedding import set_sparse_gradients
 from transduce.nn.linear import set_half_products
 from transduce.training.config import TrainingConfig
+from transduce.training.device import compile_blocks
 from transduce.training.distributed import ALONE, Ranks, is_sharded
-from transduce.training.memory import SharedShortage, ran_out_of_memory
+from transduce.training.memory import ran_out_of_memory
 from transduce.training.muon import Muon
-from transduce.training.optimizer import build_optimizer, gradient_norm, optimizer_step, scale_gradients
+from transduce.training.optimizer import build_optimizer
+from transduce.training.reduction import OverlappedReduction
+from transduce.training.update import QueuedResult, StepResult, build_update
 from transduce.training.workers import Workers
 
 Loss = Callable[[Any, Any, float, float], CrossEntropy]
 """(model, batch, label smoothing, weight of R-Drop) -> sums over the batch's target tokens."""
-
-
-class StepResult(NamedTuple):
-    """What one update did."""
-
-    loss: float
-    """Sum over its tokens."""
-    tokens: int
-    gradient_norm: float
-    finite: bool
 
 
 class MicroBatch(NamedTuple):
@@ -81,9 +72,16 @@ class TrainStep:
         if config.gradient_checkpointing and not model.supports_gradient_checkpointing:
             raise SettingsError("training.gradient_checkpointing: this model has no blocks to recompute; leave it out")
         model.gradient_checkpointing = config.gradient_checkpointing
+        if config.compile:
+            compile_blocks(model)
         self.optimizer = build_optimizer(model, config)
         self.sharded = is_sharded(model)
         threads = config.threads or 1
+        half = config.precision == "bfloat16"
+        self._autocast = half and self.device.type != "cpu"
+        self.update = build_update(model, self.optimizer, config, self.device)
+        overlaps = ranks.world > 1 and self.device.type != "cpu" and not self.sharded
+        self._reduction = OverlappedReduction(model) if overlaps else None
         self.workers = Workers(model, 1 if self.sharded or self.device.type != "cpu" else threads)
         twins = [twin for twin in self.workers.models if twin is not model]
         self._sum = GradientSum(model, twins)
@@ -91,26 +89,19 @@ class TrainStep:
             self.optimizer.parallel = lambda work, parts: self.workers.each(
                 lambda _, part: work(part), parts, train=True
             )
-        half = config.precision == "bfloat16"
-        self._autocast = half and self.device.type != "cpu"
+            self.optimizer.half = self._autocast
         for each in self.workers.models:
             set_half_products(each, half and not self._autocast)
             if self.device.type == "cpu" and not self.sharded:
                 set_sparse_gradients(each)
 
-    def run(self, batches: Sequence[Batch], update: int, rate: float, micro_batch_tokens: int) -> StepResult:
+    def run(
+        self, batches: Sequence[Batch], update: int, rate: float, micro_batch_tokens: int
+    ) -> StepResult | QueuedResult:
         """Update the weights by the mean gradient over all real tokens, unless it is not finite."""
         tokens = sum(batch.num_target_tokens for batch in batches)
         loss = self._accumulate(self._micro_batches(batches, micro_batch_tokens), update, tokens)
-        norm = float(gradient_norm(self.model))
-        finite = math.isfinite(norm) and math.isfinite(loss)
-        if finite:
-            if 0 < self.config.max_grad_norm < norm:
-                scale_gradients(self.model, self.config.max_grad_norm / norm)
-            add_gradient_noise(self.model, self.config.gradient_noise, self.config.seed, update)
-            optimizer_step(self.optimizer, rate)
-            pull_sets_together(self.model, self.config.relaxation_updates, update)
-        return StepResult(loss, tokens, norm, finite)
+        return self.update(loss, tokens, update, rate)
 
     def _micro_batches(self, batches: Sequence[Batch], tokens: int) -> list[MicroBatch]:
         """Split batches; a sharded model needs all ranks for every micro-batch, so each rank gets equally many."""
@@ -119,13 +110,15 @@ class TrainStep:
             micro_batches += [micro_batches[-1]._replace(weight=0.0)] * (-len(micro_batches) % self.ranks.world)
         return micro_batches
 
-    def _accumulate(self, micro_batches: Sequence[MicroBatch], update: int, tokens: int) -> float:
+    def _accumulate(self, micro_batches: Sequence[MicroBatch], update: int, tokens: int) -> Any:
         """Sum the gradients of all micro-batches, on all threads and ranks; return the summed loss."""
         mine = self.ranks.share(micro_batches)
         self._sum.begin()
 
-        def backward(model: Model, part: int) -> float:
+        def backward(model: Model, part: int) -> Any:
             self._sum.expect(model, part)
+            if self._reduction is not None and part == len(mine) - 1:
+                self._reduction.arm()
             try:
                 return self._backward(model, micro_batches[mine[part]], update, tokens)
             except BaseException:
@@ -133,12 +126,17 @@ class TrainStep:
                 raise
 
         try:
-            own, short = math.fsum(self.workers.each(backward, len(mine), self._sum.finish, train=True)), False
+            losses, short = self.workers.each(backward, len(mine), self._sum.finish, train=True), False
         except (MemoryError, RuntimeError) as error:
             if self.ranks.world == 1 or self.sharded or not ran_out_of_memory(error):
                 raise
-            own, short = 0.0, True
-        return self._sum_over_ranks(own, short)
+            losses, short = (), True
+        if self._reduction is not None:
+            self._reduction.finish()
+        total = self.update.total(losses, short, self.ranks)
+        if self.ranks.world > 1 and self._reduction is None and not self.sharded:
+            self._sum_over_ranks()
+        return total
 
     def dry_run(self, batch: Batch, micro_batch_tokens: int) -> None:
         """Go forward and backward through one micro-batch and discard the result, to measure its memory."""
@@ -149,7 +147,7 @@ class TrainStep:
         self._backward(model, split_batches([batch.to(self.device)], micro_batch_tokens)[0], last, tokens=1)
         self._sum.begin()
 
-    def _backward(self, model: Model, part: MicroBatch, update: int, tokens: int) -> float:
+    def _backward(self, model: Model, part: MicroBatch, update: int, tokens: int) -> Any:
         """Add the gradient of one micro-batch to a model's, and return the loss of its tokens."""
         index, first_row, rows, weight = part
         set_dropout_key(model, DropoutKey(self.config.seed, update, index, first_row))
@@ -160,73 +158,15 @@ class TrainStep:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self._autocast):
             result = self.loss(model, rows, self.config.label_smoothing, r_drop)
         (weight * result.smoothed / tokens).backward()  # type: ignore[no-untyped-call]
-        return weight * float(result.smoothed.detach())
+        return self.update.loss(result.smoothed.detach(), weight)
 
-    def _sum_over_ranks(self, loss: float, short: bool) -> float:
-        """Sum loss and gradients over the ranks; one without a micro-batch adds zero.
-
-        `short`: this rank ran out of memory; the others are notified before they wait for its gradients.
-        """
-        if self.ranks.world == 1:
-            return loss
-        total = torch.tensor([loss, short], dtype=torch.float64)
-        self.ranks.add_up([total])
-        if total[1] > 0:
-            raise SharedShortage
-        if not self.sharded:  # there each rank has its part of the sums already
-            trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
-            for parameter in trained:
-                if parameter.grad is None:
-                    parameter.grad = torch.zeros_like(parameter)
-            self.ranks.add_up([parameter.grad for parameter in trained if parameter.grad is not None])
-        return float(total[0])
-
-
-# Annealed gradient noise (Neelakantan et al. 2015, arXiv 1511.06807).
-
-DECAY = 0.55
-"""Exponent by which the variance decays with the updates; the paper's gamma."""
-
-
-def deviation(strength: float, update: int) -> float:
-    """Return the noise's standard deviation: the root of strength / (1 + update)^0.55."""
-    return float((strength / (1 + update) ** DECAY) ** 0.5)
-
-
-def add_gradient_noise(model: nn.Module, strength: float, seed: int, update: int) -> None:
-    """Add Gaussian noise to every gradient; a strength of 0 adds none.
-
-    It helps deep and recurrent models out of poor regions early in training. It is a function of seed and update, so
-    that a resumed run and every rank draw the same.
-    """
-    if not strength:
-        return
-    generator = rng.torch_generator(rng.key(seed, update) >> 64)
-    scale = deviation(strength, update)
-    for parameter in model.parameters():
-        if parameter.grad is not None:
-            drawn = torch.randn(parameter.shape, generator=generator)
-            parameter.grad.add_(drawn.to(parameter.grad), alpha=scale)
-
-
-# Parameter sharing relaxation (Kaiser & Sutskever 2016, section 3).
-
-
-def pull(until: int, update: int) -> float:
-    """Return the fraction of the way to the mean: the square of the elapsed fraction of `until`, then 1."""
-    return min(1.0, update / until) ** 2
-
-
-def pull_sets_together(model: nn.Module, until: int, update: int) -> None:
-    """Move all sets of weights towards their mean, so that they are equal at update `until`; 0 leaves them separate.
-
-    The steps of a recurrence start with separate weights and end with shared ones. Differs from the paper, which adds
-    the distance between the sets to the loss with a growing weight: here the fraction is a function of the update alone
-    and ends at 1, so that a run is the same however often it is stopped.
-    """
-    if until:
-        for sets in relaxed_sets(model):
-            sets.pull_together(pull(until, update))
+    def _sum_over_ranks(self) -> None:
+        """Sum the gradients over the ranks; one without a micro-batch adds zero."""
+        trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        for parameter in trained:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        self.ranks.add_up([parameter.grad for parameter in trained if parameter.grad is not None])
 
 
 # The sum of gradients over micro-batches.

@@ -7,8 +7,9 @@ here depends on which there are.
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
@@ -32,6 +33,7 @@ from transduce.text.tokenizer import AnyTokenizer
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.training.config import TrainingConfig
 from transduce.training.initial_checkpoint import InitialCheckpoint
+from transduce.training.prefetch import prefetched
 from transduce.training.validation import Validator
 from transduce.training.workers import Workers
 
@@ -69,9 +71,21 @@ class BatchSource:
         )
 
     def starting(self, position: Position) -> Iterator[tuple[Position, Batch]]:
-        """Yield batches from a position on, each with the position after it."""
-        for after, (split, rows) in self.batches.starting(position, self._pool):
-            yield after, self._collate(split, rows).to(self.device)
+        """Yield batches from a position on, each with the position after it; for a GPU, made ahead by a thread."""
+        found = ((after, self._collate(*of)) for after, of in self.batches.starting(position, self._pool))
+        if self.device.type == "cpu":
+            yield from found
+            return
+        with contextlib.closing(self._ahead(found)) as ahead:
+            for after, batch in ahead:
+                yield after, batch.to(self.device)
+
+    def _ahead(self, found: Iterator[tuple[Position, Batch]]) -> Generator[tuple[Position, Batch]]:
+        if self.device.type != "cuda":
+            return prefetched(found)
+        index = torch.cuda.current_device()  # each thread has a current device of its own
+        pinned = ((after, batch.pinned()) for after, batch in found)
+        return prefetched(pinned, begin=lambda: torch.cuda.set_device(index))
 
     def _pool(self, epoch: int, pool: int) -> list[tuple[Split, Rows]]:
         if self._rewrite is None:

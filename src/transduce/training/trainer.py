@@ -10,7 +10,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -35,8 +35,9 @@ from transduce.training.memory import (
 )
 from transduce.training.optimizer import build_schedule
 from transduce.training.reporter import Plan, Reporter, Step, Validation
-from transduce.training.step import StepResult, TrainStep
+from transduce.training.step import TrainStep
 from transduce.training.task import Task
+from transduce.training.update import QueuedResult, StepResult, read
 from transduce.training.validation import Validator
 from transduce.training.workers import Calibration
 
@@ -44,6 +45,17 @@ T = TypeVar("T")
 
 MAX_SKIPPED = 10
 """Updates in a row without a finite loss and gradient after which a run fails."""
+
+
+@dataclass(frozen=True)
+class Unread:
+    """An update whose result was not looked at yet."""
+
+    update: int
+    epoch: int
+    rate: float
+    began: float
+    result: StepResult | QueuedResult
 
 
 class Trainer:
@@ -74,6 +86,7 @@ class Trainer:
         self.manager = CheckpointManager(folder, config, self.train_step, fingerprint)
         self.checkpoints, self.journal = self.manager.checkpoints, self.manager.journal
         self.progress = Progress(micro_batch_tokens=config.micro_batch_size)
+        self._unread: list[Unread] = []
 
     def _validator(self, split: Any) -> Validator | None:
         if split is None:
@@ -93,15 +106,15 @@ class Trainer:
         """
         self._begin(reporter)
         for batches, position, began in self._updates():
-            step = self._update(batches, position, began, reporter)
-            reporter.step(step)
-            if not self._rolled_back(step, reporter):  # a restored update has been logged, validated and saved before
-                self._log(step)
-                if self._is_time_to_validate():
+            self._update(batches, position, began, reporter)
+            if self._is_time_to_read():
+                rolled_back = self._read(reporter)
+                if not rolled_back and self._is_time_to_validate():  # a restored update has been validated and saved
                     self._validate(reporter)
             if self.is_over() or (stop_reason is not None and self._stopped(stop_reason(), reporter)):
                 break
             if self.ranks.agree(interruption):
+                self._read(reporter)
                 self.manager.save(self.progress)
                 self.ranks.wait()  # until the leader has saved: when a rank leaves, `torchrun` ends the others
                 interruption.stop(self.progress.update, reported=not self.ranks.leads)
@@ -155,28 +168,46 @@ class Trainer:
                 yield batches, position, began
                 batches, began = [], time.perf_counter()
 
-    def _update(self, batches: list[Batch], position: Position, began: float, reporter: Reporter) -> Step:
-        """Make one update and count it."""
+    def _update(self, batches: list[Batch], position: Position, began: float, reporter: Reporter) -> None:
+        """Make one update, or on a GPU queue it."""
         progress = self.progress
         update = progress.update + 1
         rate, has_batches = self.schedule(update), time.perf_counter()
         result = self._in_memory(lambda size: self.train_step.run(batches, update, rate, size), reporter)
-        epoch = progress.position.epoch
+        if self.manager.ema is not None and (isinstance(result, QueuedResult) or result.finite):
+            self.manager.ema.update(update)
+        self._unread.append(Unread(update, progress.position.epoch, rate, began, result))
         progress.update, progress.position = update, position
-        self._count(result, reporter)
-        now = time.perf_counter()
-        if self.calibration.observe(result.tokens, now - has_batches):
+        if self.calibration.observe(result.tokens, time.perf_counter() - has_batches):
             threads = self.train_step.workers.active
             self.journal.time("calibrated", threads=threads, tokens_per_second=self.calibration.speeds)
-        loss = result.loss / result.tokens
-        return Step(update, epoch, loss, rate, result.gradient_norm, result.tokens, now - began)
 
-    def _count(self, result: StepResult, reporter: Reporter) -> None:
+    def _is_time_to_read(self) -> bool:
+        """Whether to find out what the last updates did: always, but for GPUs, which would have to be waited for."""
+        queued = isinstance(self._unread[-1].result, QueuedResult)
+        is_logged = self.progress.update % self.config.log_every == 0
+        return not queued or is_logged or self._is_time_to_validate() or self.is_over()
+
+    def _read(self, reporter: Reporter) -> bool:
+        """Count, report and log the updates since the last call; return whether the run was rolled back."""
+        unread, self._unread = self._unread, []
+        results = read([one.result for one in unread])
+        now = time.perf_counter()
+        for one, result in zip(unread, results, strict=True):
+            self._count(result, one.update, reporter)
+            seconds = (now - unread[0].began) / len(unread)
+            loss = result.loss / result.tokens
+            step = Step(one.update, one.epoch, loss, one.rate, result.gradient_norm, result.tokens, seconds)
+            reporter.step(step)
+            if self._rolled_back(step, reporter):
+                return True
+            self._log(step)
+        return False
+
+    def _count(self, result: StepResult, update: int, reporter: Reporter) -> None:
         """Add an update to the progress; too many in a row that were not finite are an error."""
         progress = self.progress
         if result.finite:
-            if self.manager.ema is not None:
-                self.manager.ema.update(progress.update)
             progress.skipped_in_a_row = 0
             progress.tokens += result.tokens
             progress.window_loss += result.loss
@@ -184,13 +215,11 @@ class Trainer:
             return
         progress.skipped += 1
         progress.skipped_in_a_row += 1
-        self.journal.write("skipped", update=progress.update, loss=str(result.loss), norm=str(result.gradient_norm))
-        reporter.warn(
-            f"skipped update {progress.update:,}: loss or gradient not finite ({progress.skipped:,} skipped so far)"
-        )
+        self.journal.write("skipped", update=update, loss=str(result.loss), norm=str(result.gradient_norm))
+        reporter.warn(f"skipped update {update:,}: loss or gradient not finite ({progress.skipped:,} skipped so far)")
         if progress.skipped_in_a_row >= MAX_SKIPPED:
             raise TransduceError(
-                f"the loss or gradient was not finite {MAX_SKIPPED} updates in a row, up to {progress.update:,}; "
+                f"the loss or gradient was not finite {MAX_SKIPPED} updates in a row, up to {update:,}; "
                 "lower training.learning_rate, raise training.warmup or set training.max_grad_norm"
             )
 

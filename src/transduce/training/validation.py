@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
+from torch import Tensor
 
 from transduce.data.batching import Batch, validation_batches
 from transduce.data.store import Split
@@ -92,11 +93,12 @@ class Validator:
         """Return (summed loss, target tokens, correct ones)."""
         batches = validation_batches(self.split, micro_batch_tokens)
 
-        def evaluate(model: Model, part: int) -> tuple[float, int, int]:
+        def evaluate(model: Model, part: int) -> tuple[Tensor, int]:
             batch = self._collate(self.split, batches[part]).to(self.device)
             with torch.inference_mode():
                 result = self._loss(model, batch, 0.0, 0.0)
-            return float(result.plain), batch.num_target_tokens, int(result.correct)
+                return torch.stack([result.plain, result.correct]), batch.num_target_tokens
 
-        losses, tokens, correct = zip(*self.workers.each(evaluate, len(batches)), strict=True)
-        return math.fsum(losses), sum(tokens), sum(correct)
+        sums, tokens = zip(*self.workers.each(evaluate, len(batches)), strict=True)
+        losses, correct = torch.stack(sums).t().tolist()  # read once: a GPU is waited for
+        return math.fsum(losses), sum(tokens), round(sum(correct))

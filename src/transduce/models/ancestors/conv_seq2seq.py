@@ -23,6 +23,7 @@ from transduce.models.block import Layers, Rate, Width
 from transduce.models.interface import Memory, State, Transducer, VocabularySizes
 from transduce.nn.attention.additive import MultiplicativeAttention, ProjectedMemory
 from transduce.nn.convolution import CausalConvolution, Convolution, Windows
+from transduce.nn.device import is_full
 from transduce.nn.dropout import Dropout
 from transduce.nn.embedding import Embedding, Output
 from transduce.nn.linear import Linear
@@ -201,7 +202,7 @@ class ConvSeq2Seq(Transducer[ConvMemory, ConvState]):
         self.max_source = self.max_target = config.max_positions
 
     def encode(self, source: Tensor, allowed: Tensor) -> ConvMemory:
-        padding_BS1 = None if bool(allowed.all()) else ~allowed[:, :, None]
+        padding_BS1 = None if is_full(allowed) else ~allowed[:, :, None]
         embedded_BSE = self.dropout(self.source_embedding(source) + self.source_positions.first(source.shape[1]))
         hidden = self.encoder_in(embedded_BSE)
         for block in self.encoder:

@@ -21,6 +21,7 @@ from transduce.config import Config
 from transduce.models.block import Layers, Rate, Width
 from transduce.models.head import prediction_head
 from transduce.models.interface import EncoderModel, Encoding, VocabularySizes
+from transduce.nn.device import is_at_hand
 from transduce.nn.dropout import Dropout
 from transduce.nn.embedding import Embedding
 
@@ -179,7 +180,10 @@ def image_of(vectors: Tensor, height: int) -> Tensor:
 
 def worked(image: Tensor, lengths: Tensor, there: Tensor, sets: RelaxedSets) -> Tensor:
     """Update each image for as many steps as its sequence has tokens.  (B C H N), (B), (B 1 1 N) -> (B C H N)."""
-    for step in range(int(lengths.max()) if len(lengths) else 0):
+    longest = image.shape[3]
+    if is_at_hand(lengths):
+        longest = int(lengths.max()) if len(lengths) else 0
+    for step in range(longest):
         works_B111 = (step < lengths)[:, None, None, None]
         image = torch.where(works_B111, sets.at(step)(image, there), image)
     return image

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from transduce.config import Config
 from transduce.models.block import Width
 from transduce.models.interface import Memory, State, Transducer, VocabularySizes
+from transduce.nn.device import is_full
 from transduce.nn.embedding import Output, binary_code
 from transduce.nn.hook import HookPoint, is_hooked
 from transduce.nn.linear import Linear
@@ -197,7 +198,7 @@ class TuringMachine(Transducer[TuringMemory, TuringState]):
 
     def encode(self, source: Tensor, allowed: Tensor) -> TuringMemory:
         bits_BSI = self._inputs(source, self.source_code, before=True)
-        moving_BS = None if bool(allowed.all()) else allowed
+        moving_BS = None if is_full(allowed) else allowed
         _, moment = self._run(bits_BSI, moving_BS, self._first(len(source)), self.source_tape)
         return TuringMemory(moment.slots, allowed.new_ones(moment.slots.shape[:2]), moment)
 

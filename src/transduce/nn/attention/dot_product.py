@@ -60,14 +60,16 @@ def attend(
     causal: bool,
     bias: Tensor | None = None,
     scale: float | None = None,
+    dropout: float = 0.0,
 ) -> Tensor:
     """Return softmax(QK^T / sqrt(K) + bias) V by whichever kernel is faster for these shapes.  -> (B H Q V).
 
     `causal` stands for the triangle mask where there is no other; it needs as many queries as keys. `short_attention`
-    is for training only: its rows depend, in the last bit, on the scores of the rest of the batch.
+    is for training only: its rows depend, in the last bit, on the scores of the rest of the batch. `dropout` of the
+    weights is for GPUs, whose kernels draw it themselves.
     """
     if query.device.type != "cpu" or query.shape[2] * key.shape[2] > SHORT:
-        return fused_attention(query, key, value, allowed, causal, bias, scale)
+        return fused_attention(query, key, value, allowed, causal, bias, scale, dropout)
     scale = key.shape[-1] ** -0.5 if scale is None else scale
     allowed = and_causal(None, query.shape[2], query.device) if causal else allowed
     if torch.is_grad_enabled() and key.shape[2] <= SHORT_ROW and bias is None and query.shape[1] == key.shape[1]:
@@ -88,6 +90,7 @@ def fused_attention(
     causal: bool,
     bias: Tensor | None = None,
     scale: float | None = None,
+    dropout: float = 0.0,
 ) -> Tensor:
     """Torch's kernel, which never stores the weights: memory grows with n instead of n²."""
     if bias is not None:
@@ -95,7 +98,7 @@ def fused_attention(
         allowed = bias if allowed is None else torch.where(allowed, bias, -torch.inf)
     shared = query.shape[1] != key.shape[1]
     return F.scaled_dot_product_attention(
-        query, key, value, attn_mask=allowed, is_causal=causal, scale=scale, enable_gqa=shared
+        query, key, value, attn_mask=allowed, dropout_p=dropout, is_causal=causal, scale=scale, enable_gqa=shared
     )
 
 

@@ -112,8 +112,9 @@ class MultiHeadAttention(nn.Module):
         bias = relation.bias
         if embeddings is not None and relation.row is not None:
             bias = embeddings.scores(query * self.scale, relation.row)
-        dropped = self.training and self.dropout.rate > 0
-        plain = self.needs_weights or dropped or embeddings is not None
+        rate = self.dropout.rate if self.training else 0.0
+        on_cpu = query.device.type == "cpu"  # where torch's kernel is slow with dropout, and dropout is keyed
+        plain = self.needs_weights or embeddings is not None or (rate > 0 and on_cpu)
         if causal and (plain or allowed is not None or bias is not None):
             allowed, causal = and_causal(allowed, query.shape[2], query.device), False
         if plain:
@@ -123,7 +124,7 @@ class MultiHeadAttention(nn.Module):
             if embeddings is not None and relation.row is not None:
                 mixed_BHQV = mixed_BHQV + embeddings.mix(weight_BHQM, relation.row)
         else:
-            mixed_BHQV = attend(query, key, value, allowed, causal, bias, self.scale)
+            mixed_BHQV = attend(query, key, value, allowed, causal, bias, self.scale, rate)
         return self.project_out(mixed_BHQV)
 
 

@@ -15,6 +15,8 @@ from transduce.nn.linear import FullProducts, HalfProducts, Products, sum_dtype
 
 CHUNK_ELEMENTS = 2**22
 """Scores in the buffer: 16 MB of float32, about the size of a CPU cache."""
+DEVICE_CHUNK_ELEMENTS = 2**26
+"""The same on a GPU: 256 MB. Its products need thousands of rows to be fast, and each chunk launches some 20 kernels."""
 FITS = 60.0
 """Scores up to this cannot overflow float32, whose limit is exp(88), even summed over a vocabulary."""
 
@@ -35,9 +37,10 @@ def linear_cross_entropy(
 ) -> CrossEntropy:
     """Score the vocabulary and compare with the true tokens.  (N D), (V D), (V), (N) -> sums.
 
-    Gradients flow to hidden, weight and bias. `half` computes the products, scores included, in bfloat16, and the rest
-    in float32. F.linear_cross_entropy works in chunks too, but without label smoothing.
+    Gradients flow to hidden, weight and bias. `half`, or autocast on a GPU, computes the products, scores included, in
+    bfloat16, and the rest in float32. F.linear_cross_entropy works in chunks too, but without label smoothing.
     """
+    half = half or _is_autocast(hidden.device)
     trained = (hidden, weight) if bias is None else (hidden, weight, bias)
     wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in trained)
     with torch.autocast(hidden.device.type, enabled=False):  # products in the precision that the hidden states have
@@ -71,7 +74,7 @@ class _Fused(_WithGradients):
     ) -> tuple[Tensor, Tensor, Tensor]:
         count, vocabulary = len(hidden), len(weight)
         share = smoothing / max(1, vocabulary - 1)
-        rows = even_rows(count, max(1, CHUNK_ELEMENTS // vocabulary))
+        rows = even_rows(count, max(1, chunk_elements(hidden.device) // vocabulary))
         products: Products = HalfProducts(weight) if half else FullProducts(weight)
         buffer_NV = hidden.new_empty(rows, vocabulary)
         weight_sum_D = weight.sum(dim=0)
@@ -135,6 +138,16 @@ def _at_least_single(score: Tensor) -> Tensor:
     return score.float() if score.dtype.itemsize < 4 else score
 
 
+def chunk_elements(device: torch.device) -> int:
+    """Return the scores that are computed at a time."""
+    return CHUNK_ELEMENTS if device.type == "cpu" else DEVICE_CHUNK_ELEMENTS
+
+
+def _is_autocast(device: torch.device) -> bool:
+    """Whether products on this device are to be bfloat16; on a CPU `half_products` says it."""
+    return device.type != "cpu" and torch.is_autocast_enabled(device.type)
+
+
 def even_rows(count: int, most: int) -> int:
     """Return the rows per chunk, so that all chunks have about the same size: products of few rows are slow."""
     return -(-count // max(1, -(-count // most)))
@@ -159,6 +172,7 @@ def paired_cross_entropy(
 
     `plain` is the mean of both negative log-likelihoods; `correct` is not counted. `half` as above.
     """
+    half = half or _is_autocast(weight.device)
     with torch.autocast(weight.device.type, enabled=False):  # differences of logarithms need full precision
         first, second = (hidden.to(weight.dtype) for hidden in hiddens)
         sums = _Paired.apply(first, second, weight, bias, output, smoothing, alpha, half)  # type: ignore[no-untyped-call]
@@ -180,7 +194,7 @@ class _Paired(_WithGradients):
     ) -> tuple[Tensor, Tensor, Tensor]:
         count, vocabulary = len(first), len(weight)
         share, pull = smoothing / max(1, vocabulary - 1), alpha / 4
-        rows = even_rows(count, max(1, CHUNK_ELEMENTS // (2 * vocabulary)))
+        rows = even_rows(count, max(1, chunk_elements(first.device) // (2 * vocabulary)))
         products: Products = HalfProducts(weight) if half else FullProducts(weight)
         buffers = first.new_empty(4, rows, vocabulary)
         weight_sum_D = weight.sum(dim=0)

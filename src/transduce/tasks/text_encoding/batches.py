@@ -58,18 +58,21 @@ def collate_examples(store: ExampleStore, rows: Rows, special: Specials, objecti
     ended_BN = np.cumsum(tokens_BN == special.end, axis=1) - (tokens_BN == special.end)
     segments_BN = np.where(allowed_BN, ended_BN, 0)
     labels, counts = store.targets.take(rows)
+    picked = None
     if objective in ("classify", "answer"):
         label_BN = labels.astype(np.int64).reshape(len(rows), -1)
         count = len(rows) if objective == "classify" else 2 * len(rows)
     else:
         label_BN = _filled(labels, counts, 0, shift=0, width=tokens_BN.shape[1]) - 1
-        count = int((label_BN[:, 1:] != NO_LABEL).sum())
+        picked = (label_BN[:, 1:] != NO_LABEL).sum(axis=1)
+        count = int(picked.sum())
     return EncoderBatch(
         tokens=torch.from_numpy(tokens_BN),
         allowed=torch.from_numpy(allowed_BN),
         segments=torch.from_numpy(segments_BN),
         labels=torch.from_numpy(label_BN),
         num_target_tokens=max(1, count),
+        num_picked=picked,
         num_rows=len(rows),
         rows=rows,
     )
@@ -111,9 +114,10 @@ def _head_loss(
         scores, label_N = [head.span_scores(encoding).flatten(0, 1) for encoding in encodings], batch.labels.flatten()
     else:
         assert head is not None, "a text encoder without a head was rejected before"
-        label_N = batch.labels[:, 0] if batch.labels.shape[1] == 1 else batch.labels[batch.labels >= 0]
-        picked = slice(None) if batch.labels.shape[1] == 1 else batch.labels >= 0
-        scores = [head(encoding)[picked] for encoding in encodings]
+        scores, label_N = [head(encoding) for encoding in encodings], batch.labels[:, 0]
+        if batch.labels.shape[1] > 1:
+            pick = batch.picker(batch.labels >= 0)
+            scores, label_N = [pick(score) for score in scores], pick(batch.labels)
     return score_cross_entropy(scores, label_N, smoothing, r_drop)
 
 
@@ -122,14 +126,14 @@ def _language_loss(
 ) -> CrossEntropy:
     label_BN = batch.labels.clone()
     label_BN[:, 0] = -1
-    masked_BN = label_BN >= 0
-    vectors = [head.vectors(encoding.states[masked_BN]) for encoding in encodings]
+    pick = batch.picker(label_BN >= 0)
+    label_N, vectors = pick(label_BN), [head.vectors(pick(encoding.states)) for encoding in encodings]
     output, half = head.output, head.output.half_products and head.training
     if len(vectors) == 2:
         pair = (vectors[0], vectors[1])
-        loss = paired_cross_entropy(pair, output.weight, output.bias, label_BN[masked_BN], smoothing, r_drop, half)
+        loss = paired_cross_entropy(pair, output.weight, output.bias, label_N, smoothing, r_drop, half)
     else:
-        loss = linear_cross_entropy(vectors[0], output.weight, output.bias, label_BN[masked_BN], smoothing, half)
+        loss = linear_cross_entropy(vectors[0], output.weight, output.bias, label_N, smoothing, half)
     if head.next_sentence is None:
         return loss
     scores = [head.next_sentence_scores(encoding) for encoding in encodings]

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from transduce.training.step import add_gradient_noise, deviation
+from transduce.training.update import add_gradient_noise, deviation
 
 
 def noisy(strength: float = 0.3, seed: int = 1, update: int = 7) -> torch.Tensor:

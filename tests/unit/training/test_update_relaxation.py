@@ -13,7 +13,7 @@ from transduce.model_folder import load_model
 from transduce.models.ancestors.extended_neural_gpu import ExtendedNeuralGpu
 from transduce.recipe import Recipe
 from transduce.run import train
-from transduce.training.step import pull
+from transduce.training.update import pull
 
 MODEL = {"name": "extended_neural_gpu", "model_dim": 5, "height": 2, "num_layers": 1, "num_sets": 3, "dropout": 0.0}
 
