@@ -22,6 +22,9 @@ VERY_SMALL, SMALL, LARGE = 10_000, 50_000, 300_000
 """Pairs: up to SMALL a width of 128 learns as much per update as 256; from LARGE on there is little overfitting."""
 SUBWORDS = ("bpe", "unigram", "wordpiece")
 FEWEST_EPOCHS, MOST_EPOCHS = 10, 300
+FEWEST_VALIDATED, DECODED = 100, 500
+"""Validation pairs of which exact matches are a fraction fine enough to select checkpoints, and how many are translated
+then."""
 FEW_TOKENS, MANY_TOKENS = 300_000, 10_000_000
 """Target tokens of small and large corpora for fine-tuning."""
 CAPTIONER_EPOCHS = 20
@@ -31,13 +34,19 @@ IMAGE_TOKENIZER = {"joint": False, "source_kind": "character", "target_kind": "w
 """Settings of [tokenizer] for images: a token per pixel."""
 
 
-def choose_settings(found: Survey, given: Table | None = None) -> Defaults:
-    """Choose tokenizer, model and training for a corpus; `given` is the table [tokenizer] as written."""
+def choose_settings(found: Survey, given: Table | None = None, validated: int = 0) -> Defaults:
+    """Choose tokenizer, model and training for a corpus.
+
+    `given` is the table [tokenizer] as written, `validated` the number of validation pairs, up to a bound.
+    """
     chosen = choose_tokenizer(found, given)
     tokenizer, reasons = chosen.tables["tokenizer"], chosen.reasons
     tokens = {**tokenizer, **(given or {})}
     symbols = (tokens.get("target_kind") or tokens.get("kind", "bpe")) not in SUBWORDS
     model, training = _model(found.pairs, _tokens_per_pair(found, tokens), symbols, reasons)
+    if symbols and validated >= FEWEST_VALIDATED:
+        training |= {"metric": "exact_match", "decode_examples": DECODED}
+        reasons.append("the checkpoint with most exact matches is kept, which go on growing when the loss has stopped")
     has_kind = bool(KINDS & (given or {}).keys())
     if not {**({"joint": True} if has_kind else tokenizer), **(given or {})}["joint"]:
         model["tied_embeddings"] = "target"
