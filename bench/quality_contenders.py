@@ -182,7 +182,8 @@ def plainly(choose: Callable[[Job], Plain]) -> Callable[[Job], None]:
         torch.set_num_threads(job.threads)
         curve, size = Curve(job.folder, job.launched), job.target_bytes
         plain = choose(job)
-        plain = plain if job.epochs is None else replace(plain, epochs=job.epochs)
+        if job.epochs is not None:
+            plain = replace(plain, epochs=job.epochs, dim=min(128, plain.dim), layers=2)
 
         def over(bits: float) -> bool:
             return bits <= job.last_level or curve.seconds > job.most_seconds

@@ -46,7 +46,7 @@ def choose_settings(found: Survey, given: Table | None = None, validated: int = 
     model, training = _model(found.pairs, _tokens_per_pair(found, tokens), symbols, reasons)
     if symbols and validated >= FEWEST_VALIDATED:
         training |= {"metric": "exact_match", "decode_examples": DECODED}
-        reasons.append("the checkpoint with most exact matches is kept, which go on growing when the loss has stopped")
+        reasons.append("the checkpoint with most exact matches is kept: they grow on when the loss hardly falls")
     has_kind = bool(KINDS & (given or {}).keys())
     if not {**({"joint": True} if has_kind else tokenizer), **(given or {})}["joint"]:
         model["tied_embeddings"] = "target"
