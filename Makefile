@@ -102,6 +102,9 @@ bench-train: .venv/.developer ## Training speed and memory against torch.nn and 
 bench-defaults: .venv/.developer ## What the defaults give on public corpora of many kinds, from files alone; DEFAULTS="--tasks scan --quick" for less (a day; resumes)
 	@$(BIN)/python bench/defaults.py $(DEFAULTS)
 
+bench-time-to-quality: .venv/.developer ## Time from two files to a model of a given quality, against torch.nn, Hugging Face and our recipe in plain torch; QUALITY="--quick" for minutes (a day; resumes)
+	@$(BIN)/python bench/time_to_quality.py $(QUALITY)
+
 bench-fine-tuning: .venv/.developer ## Fine-tuning against training from random initialisation, on Multi30k (twenty minutes)
 	@$(BIN)/python bench/fine_tuning.py
 

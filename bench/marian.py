@@ -10,7 +10,16 @@ LONGEST = 64
 """Maximum positions; no sentence of the benchmarks is longer."""
 
 
-def marian(dim: int, ffn: int, heads: int, layers: int, vocabulary: int, specials: Specials, **further: Any) -> Any:
+def marian(
+    dim: int,
+    ffn: int,
+    heads: int,
+    layers: int,
+    vocabulary: int,
+    specials: Specials,
+    longest: int = LONGEST,
+    **further: Any,
+) -> Any:
     """A Marian model with random weights and the paper's settings; `further` are more Marian settings."""
     from transformers import MarianConfig, MarianMTModel
 
@@ -29,7 +38,7 @@ def marian(dim: int, ffn: int, heads: int, layers: int, vocabulary: int, special
         eos_token_id=specials.end,
         decoder_start_token_id=specials.start,
         forced_eos_token_id=None,
-        max_position_embeddings=LONGEST,
+        max_position_embeddings=longest,
         **further,
     )
     return MarianMTModel(config)

@@ -302,6 +302,8 @@ def _compatible(chosen: Table, given: Table) -> Table:
     chosen = dict(chosen)
     if given.get("optimizer", "adamw") not in DECOUPLED:
         chosen.pop("weight_decay", None)
+    if given.get("decode_examples") == 0:
+        chosen.pop("metric", None)
     if {"updates", "epochs", "time_budget"} & given.keys():
         chosen.pop("updates", None)
         chosen.pop("epochs", None)

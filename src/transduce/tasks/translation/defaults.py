@@ -24,6 +24,9 @@ SUBWORDS = tuple(NAMES)
 SIDES = {"source_kind", "target_kind"}
 """Settings of [tokenizer] for the kind of token of one side."""
 FEWEST_EPOCHS, MOST_EPOCHS = 10, 300
+FEWEST_VALIDATED, DECODED = 100, 500
+"""Validation pairs of which exact matches are a fraction fine enough to select checkpoints, and how many are translated
+then."""
 FEW_TOKENS, MANY_TOKENS = 300_000, 10_000_000
 """Target tokens of small and large corpora for fine-tuning."""
 CAPTIONER_EPOCHS = 20
@@ -33,13 +36,19 @@ IMAGE_TOKENIZER = {"joint": False, "source_kind": "character", "target_kind": "w
 """Settings of [tokenizer] for images: a token per pixel."""
 
 
-def choose_settings(found: Survey, given: Table | None = None) -> Defaults:
-    """Choose tokenizer, model and training for a corpus; `given` is the table [tokenizer] as written."""
+def choose_settings(found: Survey, given: Table | None = None, validated: int = 0) -> Defaults:
+    """Choose tokenizer, model and training for a corpus.
+
+    `given` is the table [tokenizer] as written, `validated` the number of validation pairs, up to a bound.
+    """
     chosen = choose_tokenizer(found, given)
     tokenizer, reasons = chosen.tables["tokenizer"], chosen.reasons
     tokens = {**tokenizer, **(given or {})}
     symbols = (tokens.get("target_kind") or tokens.get("kind", "bpe")) not in SUBWORDS
     model, training = _model(found.pairs, _tokens_per_pair(found, tokens), symbols, reasons)
+    if symbols and validated >= FEWEST_VALIDATED:
+        training |= {"metric": "exact_match", "decode_examples": DECODED}
+        reasons.append("the checkpoint with most exact matches is kept: they grow on when the loss hardly falls")
     if not tokens["joint"]:
         model["tied_embeddings"] = "target"
     return Defaults({"tokenizer": tokenizer, "model": model, "training": training}, reasons)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from transduce.tasks.language_modeling.defaults import choose_encoder_decoder
 from transduce.tasks.transducer import READ_ONCE, PlainTextTask, TransducerTask, position_limit, vocabulary_fit
 from transduce.tasks.translation.config import SpanCorruptionConfig, TranslationConfig, corpus_pairs
 from transduce.tasks.translation.defaults import (
+    FEWEST_VALIDATED,
     IMAGE_TOKENIZER,
     choose_captioner,
     choose_fine_tuning,
@@ -104,8 +106,21 @@ class TranslationTask(TransducerTask[TranslationConfig]):
 
     def choose_settings(self, given: Table, prepared: Prepared | None = None) -> Defaults:
         found = self._survey(prepared)
-        images = self.data.images
-        return choose_settings(found, given) if images is None else choose_captioner(found, images, given)
+        if self.data.images is not None:
+            return choose_captioner(found, self.data.images, given)
+        return choose_settings(found, given, self._validated(prepared, found.pairs))
+
+    def _validated(self, prepared: Prepared | None, pairs: int) -> int:
+        """Return the number of validation pairs, counted up to what the defaults need to know."""
+        if prepared is not None:
+            return 0 if prepared.validation is None else len(prepared.validation)
+        corpora = self.data.of_split("validation")
+        if not corpora:
+            return min(self.data.validation_max_size, round(self.data.validation_fraction * pairs))
+        if any(map(reads_once, corpora)):
+            return 0
+        languages = self.data.source_language, self.data.target_language
+        return sum(1 for _ in islice(corpus_pairs(corpora, languages=languages), FEWEST_VALIDATED))
 
     def choose_tokenizer(self, given: Table) -> Defaults | None:
         if any(map(reads_once, self.data.corpora)):

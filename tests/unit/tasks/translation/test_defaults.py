@@ -188,6 +188,23 @@ def test_a_model_without_blocks_gets_another_optimizer(tmp_path: Path) -> None:
     assert read_recipe(None, ["model.preset=conv_small"], base=base)[0].training.optimizer == "muon"
 
 
+def test_exact_matches_select_checkpoints_of_words_where_there_are_enough_to_count(tmp_path: Path) -> None:
+    def metric(pairs: list[tuple[str, str]], validated: int, *changes: str) -> str:
+        splits = {"train": pairs, "validation": pairs[:validated]}
+        for name, rows in splits.items():
+            (tmp_path / f"{name}.tsv").write_text("".join("\t".join(pair) + "\n" for pair in rows))
+        data = {name: {"path": str(tmp_path / f"{name}.tsv")} for name in splits if splits[name]}
+        return read_recipe(None, changes, base={"data": data})[0].training.metric
+
+    words = single_words(997)
+    assert metric(words, 100) == "exact_match"
+    assert metric(words, 99) == "loss"
+    assert metric(words, 0) == "loss"  # ten are held out
+    assert metric(words, 0, "data.validation_fraction=0.2") == "exact_match"
+    assert metric(words, 100, "training.decode_examples=0") == "loss"
+    assert metric(text(211), 100) == "loss"
+
+
 def test_characters_are_trained_in_smaller_batches_and_for_fewer_tokens() -> None:
     words, prose = (choose_settings(Survey(20_000, side, side)).tables["training"] for side in (WORD, TEXT))
     assert (words["batch_tokens"], prose["batch_tokens"]) == (2048, 4096)
