@@ -8,6 +8,7 @@ Nothing in docs/reference is written by hand; a test compares the pages with wha
 from __future__ import annotations
 
 import ast
+import copy
 import importlib
 import inspect
 import itertools
@@ -139,7 +140,7 @@ def settings_page() -> str:
     """Return the page of settings."""
     parts = [NOTE, SETTINGS_INTRODUCTION]
     for heading, introduction, config in SETTINGS:
-        parts.append(_table(heading, introduction, dict(config.model_fields)))
+        parts.append(_table(heading, introduction, _fields(config)))
         if config is TokenizerConfig:
             parts += _models()
     return "\n".join(parts)
@@ -151,16 +152,24 @@ def _models() -> Iterator[str]:
         "## [model]\n\n`name` chooses a model, `preset` a model with its sizes ([what each model is]"
         "(../explanation/papers/index.md)).\n"
     )
-    yield _table("### Blocks of a Transformer", BLOCKS, dict(BlockConfig.model_fields))
+    yield _table("### Blocks of a Transformer", BLOCKS, _fields(BlockConfig))
     for name, entry in MODELS.items():
         base = next((base for base in entry.config.__mro__[1:] if base in (TransformerConfig, BlockConfig)), None)
-        own = entry.config.model_fields
+        own = _fields(entry.config)
         introduction = f"Presets: {', '.join(f'`{preset}`' for preset in entry.presets)}."
         if base is not None:
-            own = {key: field for key, field in own.items() if _row(key, field) not in _rows(base.model_fields)}
+            own = {key: field for key, field in own.items() if _row(key, field) not in _rows(_fields(base))}
             shared = "of the blocks and of `transformer`" if base is TransformerConfig else "of the blocks"
             introduction += f" In addition to the settings {shared}, or with another default:"
         yield _table(f"### `{name}`", introduction, own)
+
+
+def _fields(config: type[Config]) -> dict[str, FieldInfo]:
+    """The fields of a class with their docstrings as descriptions."""
+    fields, texts = copy.deepcopy(config.model_fields), config.descriptions()
+    for name, field in fields.items():
+        field.description = texts.get(name)
+    return fields
 
 
 def _table(heading: str, introduction: str, settings: dict[str, FieldInfo]) -> str:

@@ -6,26 +6,56 @@ here and nowhere else, so that all errors have one form.
 
 from __future__ import annotations
 
+import ast
+import inspect
+import itertools
+import textwrap
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, get_origin
+from typing import TYPE_CHECKING, Any, Self, get_origin
 
 import pydantic
 import tomli_w
 
 from transduce.errors import MissingInput, SettingsError, brief, suggestion
 
+if TYPE_CHECKING:
+    from pydantic.json_schema import JsonSchemaValue
+    from pydantic_core import CoreSchema
+
 Table = dict[str, Any]
 """A TOML table as plain values."""
 
 
 class Config(pydantic.BaseModel):
-    """Base class of settings: immutable, strict about names and types ("2" and true are not numbers), documented."""
+    """Base class of settings: immutable, strict about names and types ("2" and true are not numbers), documented.
 
-    model_config = pydantic.ConfigDict(
-        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True, allow_inf_nan=False
-    )
+    A command imports many more classes than it uses, so validation is compiled when a class is first used, and
+    docstrings are read by `descriptions` only.
+    """
+
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
+
+    @classmethod
+    def descriptions(cls) -> dict[str, str]:
+        """Return the docstring of each field that has one."""
+        found: dict[str, str] = {}
+        for config in reversed(cls.__mro__):
+            if issubclass(config, Config):
+                found |= _docstrings(config)
+        return {name: found[name] for name in cls.model_fields if name in found}
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: pydantic.GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Add the descriptions."""
+        found = handler(schema)
+        properties = handler.resolve_ref_schema(found).get("properties", {})
+        for name, text in cls.descriptions().items():
+            properties[name]["description"] = text
+        return found
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any], where: str) -> Self:
@@ -44,6 +74,21 @@ class Config(pydantic.BaseModel):
     def but(self, **changes: Any) -> Self:
         """Return a validated copy with some settings changed."""
         return self.from_table({**self.model_dump(), **changes}, type(self).__name__)
+
+
+def _docstrings(config: type[Config]) -> dict[str, str]:
+    """The strings that follow the fields of a class in its source."""
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(config))).body
+    assert isinstance(definition, ast.ClassDef)
+    return {
+        field.target.id: inspect.cleandoc(text.value.value)
+        for field, text in itertools.pairwise(definition.body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    }
 
 
 def explain(error: pydantic.ValidationError, config: type[pydantic.BaseModel], where: str) -> str:

@@ -100,9 +100,9 @@ def settings_texts() -> Iterator[Text]:
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
     for config in _below(Config):
+        descriptions = config.descriptions()
         for name in sorted(inspect.get_annotations(config).keys() & config.model_fields.keys()):
-            field = config.model_fields[name]
-            yield Text(f"{config.__module__}.{config.__name__}.{name}", field.description or "")
+            yield Text(f"{config.__module__}.{config.__name__}.{name}", descriptions.get(name, ""))
 
 
 def _below(config: type[Config]) -> Iterator[type[Config]]:

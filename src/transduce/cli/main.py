@@ -7,6 +7,7 @@ message, when standard output is closed early (`| head`).
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import os
 import re
@@ -69,6 +70,9 @@ COMPLETION = """Shell completion:
 
 PIPE_CLOSED = 128 + getattr(signal, "SIGPIPE", 13)
 """Exit code, as a shell counts it, when the program that reads our output ends; Windows does not name the signal."""
+FIRST_COLLECTION = 400_000
+"""Objects that exist when garbage is collected for the first time. To import PyTorch makes most of them, and they stay:
+to look through them again and again meanwhile takes a quarter of the time of a short command."""
 LONGEST_MESSAGE = 2000
 """Maximum length of a printed error in characters; file names and settings in it may be of any length."""
 
@@ -224,8 +228,22 @@ def _terminate(_: int, __: FrameType | None) -> None:
     raise Terminated
 
 
+def _postpone_collection() -> None:
+    """Collect no garbage before everything is imported, and as usual afterwards."""
+    usual = gc.get_threshold()
+
+    def restore(phase: str, _: dict[str, int]) -> None:
+        if phase == "stop":
+            gc.set_threshold(*usual)
+            gc.callbacks.remove(restore)
+
+    gc.callbacks.append(restore)
+    gc.set_threshold(FIRST_COLLECTION)
+
+
 def entry() -> None:
     """Console entry point."""
+    _postpone_collection()
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the parent process
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115

@@ -19,7 +19,6 @@ import torch
 
 from transduce.config import counted
 from transduce.errors import DataError, SettingsError
-from transduce.evaluation.metrics import chrf_metric
 from transduce.inference.padding import in_batches, source_batch, target_batch
 from transduce.inference.search.penalty import normalize
 from transduce.inference.segment import Translation
@@ -245,6 +244,8 @@ def consensus(candidates: Sequence[Translation]) -> list[Translation]:
     The score is the mean chrF against the candidates, itself among them (Eikema and Aziz 2020): a translation
     that most samples resemble wins over an outlier.
     """
+    from transduce.evaluation.metrics import chrf_metric  # sacreBLEU takes long to import, and only this needs it
+
     metric = chrf_metric()
     weight = Counter(candidate.text for candidate in candidates)
     first = {candidate.text: candidate for candidate in reversed(candidates)}

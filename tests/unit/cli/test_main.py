@@ -210,3 +210,16 @@ def test_an_error_names_the_remedy(
     (tmp_path / "text.toml").write_text(recipe, encoding="utf-8")
     assert run(arguments) != 0
     assert words in capsys.readouterr().err
+
+
+def test_no_garbage_is_collected_before_everything_is_imported_and_then_as_usual() -> None:
+    code = (
+        "import gc, sys; from transduce.cli import main\n"
+        "usual = gc.get_threshold(); main._postpone_collection()\n"
+        "before = sum(one['collections'] for one in gc.get_stats())\n"
+        "import torch\n"
+        "assert sum(one['collections'] for one in gc.get_stats()) == before\n"
+        "gc.collect()\n"
+        "assert gc.get_threshold() == usual and not gc.callbacks"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
