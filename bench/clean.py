@@ -1,8 +1,8 @@
 """Precision and recall of the detectors of `transduce clean` on corpora with planted faults: `make bench-clean`.
 
 In each corpus 5 % of the lines are shifted (in blocks, whose targets move on by a line), 5 % have a target in another
-language, 5 % are nearly equal to an earlier pair and 5 % have swapped sides. The same corpora without faults show how many
-good pairs are removed; what their authors left in them counts as good here. The last line is one JSON object.
+language, 5 % are nearly equal to an earlier pair and 5 % have swapped sides. The same corpora without faults show how
+many good pairs are removed; what their authors left in them counts as good here. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -20,13 +20,22 @@ from typing import Any
 from measuring import require_files
 
 from transduce.data.cleaning.cleaner import Cleaner
-from transduce.data.cleaning.config import CleaningConfig
 from transduce.data.cleaning.outcome import CleanPair
+from transduce.data.cleaning.rules import CleaningConfig
 from transduce.text.corpus import Pair
 
 Pairs = list[tuple[str, str]]
 SHARE = 0.05
-FLORES = (("en", "de"), ("en", "zh"), ("en", "th"), ("ja", "ko"), ("ar", "he"), ("en", "hi"), ("fi", "hu"), ("ru", "uk"))
+FLORES = (
+    ("en", "de"),
+    ("en", "zh"),
+    ("en", "th"),
+    ("ja", "ko"),
+    ("ar", "he"),
+    ("en", "hi"),
+    ("fi", "hu"),
+    ("ru", "uk"),
+)
 DETECTS = {
     "shifted": {"misaligned", "realigned"},
     "language": {"language"},

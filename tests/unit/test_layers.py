@@ -36,6 +36,7 @@ LAYERS: dict[str, set[str]] = {
     "run_setup": {"recipe", "tasks", "training", *TRAINING},
     "run": {"run_setup", "recipe", "tasks", "training", *TRAINING},
     "verify_resume": {"run", "recipe", "training"},
+    "pipeline": {"run", "recipe", "tasks", "training", *TRAINING},
     "serving": INFERENCE | {"inference"},
     "__init__": {"inference", "recipe", "run", "text"},
     "__main__": {"cli"},

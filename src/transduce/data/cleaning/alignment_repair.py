@@ -1,9 +1,9 @@
 """Which pairs of a corpus are misaligned, and which target belongs to the source instead, if one nearby does.
 
 Scores of the corpus' own pairs are compared with those of random pairs. What share of the corpus looks random is
-estimated first; where a corpus is clean, next to nothing is removed, however weak the lexicon. Then the lines are
-walked through by the Viterbi algorithm: at each line the target is in its place, shifted by some lines, or absent, and changing
-between these costs, so that a run of shifted lines is recognised as a whole.
+estimated first, so that next to nothing is removed from a clean corpus. Then the Viterbi algorithm decides line by
+line whether the target is in its place, shifted by some lines, or absent; changing between these costs, so that a run
+of shifted lines is recognised as a whole.
 """
 
 from __future__ import annotations
@@ -97,8 +97,7 @@ class Judge:
         bounds = np.unique(np.quantile(own.expected, np.linspace(0, 1, count + 1)[1:-1])) if count > 1 else np.zeros(0)
         ours, theirs = (np.searchsorted(bounds, scores.expected) for scores in (own, random))
         parts = [
-            (own.coverage[ours == stratum], random.coverage[theirs == stratum])
-            for stratum in range(len(bounds) + 1)
+            (own.coverage[ours == stratum], random.coverage[theirs == stratum]) for stratum in range(len(bounds) + 1)
         ]
         levels = np.concatenate([_levels(*part) for part in parts if len(part[0]) and len(part[1])])
         if not len(levels):
@@ -155,8 +154,8 @@ def find_misaligned(coverage: CrossCoverage, rows: Rows, max_shift: int, size: i
             rows[:0],
             {},
             judge.share,
-            f"misaligned pairs cannot be told apart: by its words, {look_random:.0f} % of the corpus could be random pairs "
-            "(it is small, or most of it is misaligned)",
+            f"misaligned pairs cannot be told apart: by its words, {look_random:.0f} % of the corpus could be "
+            "random pairs (it is small, or most of it is misaligned)",
         )
     ratios = np.zeros(size)
     for start in range(0, len(rows), 2**16):
@@ -245,9 +244,7 @@ def _viterbi(ratios: Numbers, transitions: Numbers) -> list[int]:
     return states[::-1]
 
 
-def _without_conflicts(
-    states: list[int | None], rows: Rows, ratios: Numbers, shifts: list[int]
-) -> list[int | None]:
+def _without_conflicts(states: list[int | None], rows: Rows, ratios: Numbers, shifts: list[int]) -> list[int | None]:
     """Leave each target to the row that it fits best; those of rows outside are theirs."""
     owner: dict[int, int] = {}
     first, last = int(rows[0]), int(rows[-1])

@@ -1,9 +1,9 @@
 """Clean a raw corpus of pairs: remove what harms training, repair what can be repaired, and account for every line.
 
-The pairs are written to disk and read again by one detector after the other, each of which judges what the ones before
-have left. In memory, a pair has a verdict of one byte, two lengths of four bytes, a hash and a score of eight bytes, and
-for a while the sorted hashes of one band (16 bytes): less than 64 bytes in all. Time is linear in the corpus, apart from
-sorting hashes.
+The pairs are written to disk and read again by one detector after the other, each of which judges what the ones
+before have left. In memory, a pair has a verdict of one byte, two lengths of four bytes, a line number, a hash and a
+score of eight bytes each, and for a while the sorted hashes of one band: less than 100 bytes in all. Time is linear in the
+corpus, apart from sorting hashes.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transduce.data.cleaning.alignment_repair import find_misaligned
-from transduce.data.cleaning.config import CleaningConfig
 from transduce.data.cleaning.coverage import CrossCoverage
-from transduce.data.cleaning.language import LanguageDetector
 from transduce.data.cleaning.near_duplicates import NearDuplicates, pair_hashes, plain, repeated
 from transduce.data.cleaning.outcome import Outcome, Verdicts
+from transduce.data.cleaning.rules import CleaningConfig
+from transduce.data.cleaning.side_language import LanguageDetector
 from transduce.data.cleaning.words import numbers_of
 from transduce.data.ragged import RaggedWriter, read_strings
 from transduce.text.corpus import Pair
@@ -224,6 +224,4 @@ def _letters(text: str) -> float:
 
 
 def _is_mark(character: str) -> bool:
-    return "\u0300" <= character and unicodedata.category(character) in ("Mn", "Mc")
-
-
+    return character >= "\u0300" and unicodedata.category(character) in ("Mn", "Mc")

@@ -1,9 +1,9 @@
 """How well a target covers the words of a source, by which words translate which in the other half of the corpus.
 
-A lexicon (IBM Model 1) is learned on each half and judges the pairs of the other, so that a pair is no evidence for itself.
-A word gains the logarithm of how much likelier it becomes by its best counterpart in the pair, and is expected to gain what it
-gained in the pairs of the lexicon; a word of which the lexicon knows little is expected to gain little. Equal words (names,
-numbers) are counterparts. Coverage is the gain of a pair as a fraction of the expected one.
+A lexicon (IBM Model 1) is learned on each half and judges the pairs of the other: a pair is no evidence for itself.
+A word gains the logarithm of how much likelier it becomes by its best counterpart in the pair, and is expected to gain
+what it gained in the pairs of the lexicon; one of which the lexicon knows little is expected to gain little. Equal
+words (names, numbers) are counterparts. Coverage is the gain of a pair as a fraction of the expected one.
 """
 
 from __future__ import annotations
@@ -72,7 +72,9 @@ class Coverage:
         target_words, _ = targets.take(rows)
         source_counts = np.bincount(source_words, minlength=VOCABULARY)
         target_counts = np.bincount(target_words, minlength=VOCABULARY)
-        expected = (source_counts[found.sources] + 0.5) * (target_counts[found.targets] + 0.5) / max(1, len(target_words))
+        expected = (
+            (source_counts[found.sources] + 0.5) * (target_counts[found.targets] + 0.5) / max(1, len(target_words))
+        )
         lift = np.maximum(found.counts - DISCOUNT, 0.0) / expected
         kept = lift > 0
         keys = found.sources[kept] * VOCABULARY + found.targets[kept]

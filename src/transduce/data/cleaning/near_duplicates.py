@@ -1,7 +1,7 @@
 """Pairs that are equal, or nearly equal, to an earlier pair: MinHash (Broder 1997) with locality-sensitive hashing.
 
-A pair is the set of its trigrams of characters, those of each side apart. Two sets that share most of their union agree in
-a random minimum with just that probability; minima are grouped into bands, and pairs with an equal band are compared
+A pair is the set of its trigrams of characters, those of each side apart. The minima of a random order of two sets are
+equal as often as the sets share their union; minima are grouped into bands, and pairs with an equal band are compared
 exactly with the first of them. Files grow with the corpus, and 16 bytes per pair in memory, for one band at a time.
 """
 
@@ -123,10 +123,7 @@ class NearDuplicates:
             return
         hashed, counts = shingles(*texts(np.array(needed)))
         ends = np.cumsum(counts)
-        sets = {
-            row: set(part.tolist())
-            for row, part in zip(needed, np.split(hashed, ends[:-1]), strict=True)
-        }
+        sets = {row: set(part.tolist()) for row, part in zip(needed, np.split(hashed, ends[:-1]), strict=True)}
         for row, earlier in pairs:
             if earlier not in found and similarity(sets[row], sets[earlier]) >= self._least:
                 found[row] = earlier

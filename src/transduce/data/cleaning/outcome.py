@@ -150,7 +150,9 @@ class CleaningReport:
 
     def __init__(self) -> None:
         self.kept = 0
-        self.counts: dict[str, int] = dict.fromkeys(REASONS, 0) | dict.fromkeys((f"repair {name}" for name in REPAIRS), 0)
+        self.counts: dict[str, int] = dict.fromkeys(REASONS, 0) | dict.fromkeys(
+            (f"repair {name}" for name in REPAIRS), 0
+        )
         self.examples: dict[str, list[Table]] = {}
 
     def add(self, pair: CleanPair | RemovedPair) -> None:

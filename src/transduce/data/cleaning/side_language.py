@@ -1,7 +1,7 @@
 """Which lines are in another language than their side of the corpus: py3langid, with a prior from the corpus.
 
-A classifier of a hundred languages errs on short lines. How common each language is in the corpus itself is estimated by
-expectation-maximisation over its own probabilities; with that prior a line is in another language only if its
+A classifier of a hundred languages errs on short lines. How common each language is in the corpus itself is estimated
+by expectation-maximisation over its own probabilities; with that prior a line is in another language only if its
 characters say so clearly. Lines without a letter in the script of the side are in another language too, which also
 covers languages that the classifier does not know.
 """
@@ -23,7 +23,7 @@ ROUNDS = 20
 FLOOR = 1e-5
 """Smallest prior of a language: a language that a corpus lacks is still recognised."""
 MIN_SHARE = 0.5
-"""A side of which fewer lines are in the stated language is not judged: the statement may be wrong, or the classifier."""
+"""A side of which fewer lines are in the stated language is not judged: statement or classifier may be wrong."""
 SCRIPT_SHARE = 0.05
 """Letters of a side that make a script one of its own."""
 MIN_LETTERS = 4
@@ -86,8 +86,8 @@ class SideLanguage:
                 None,
                 share,
                 scripts,
-                f"only {100 * share:.0f} % of the lines are recognised as {stated or label}, {100 * prior.max():.0f} % as "
-                f"{commonest}; only the script is checked",
+                f"only {100 * share:.0f} % of the lines are recognised as {stated or label}, {100 * prior.max():.0f} % "
+                f"as {commonest}; only the script is checked",
             )
         return cls(label, share, scripts, None, prior)
 
@@ -117,7 +117,9 @@ class LanguageDetector:
 
     def notes(self) -> list[str]:
         """Return what was not checked, and why."""
-        return [f"{name}: {side.note}" for name, side in zip(("source", "target"), self.sides, strict=True) if side.note]
+        return [
+            f"{name}: {side.note}" for name, side in zip(("source", "target"), self.sides, strict=True) if side.note
+        ]
 
     def judge(self, sources: Sequence[str], targets: Sequence[str]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return which pairs have a side in another language, and which of them have swapped sides."""
