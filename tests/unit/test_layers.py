@@ -37,6 +37,7 @@ LAYERS: dict[str, set[str]] = {
     "run_arguments": {"recipe", "tasks", "training", *TRAINING},
     "run": {"run_arguments", "run_setup", "recipe", "interop", "tasks", "training", *TRAINING},
     "verify_resume": {"run", "recipe", "training"},
+    "pipeline": {"run", "recipe", "tasks", "training", *TRAINING},
     "serving": INFERENCE | {"inference"},
     "__init__": {"inference", "interop", "recipe", "run", "text", "training"},
     "__main__": {"cli"},

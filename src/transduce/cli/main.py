@@ -29,6 +29,10 @@ COMMANDS = {
         "demo": "Train a small model in about three minutes: pronunciation, or what a pronoun means.",
         "prepare": "Filter and tokenise a corpus into memory-mapped files.",
         "train": "Train, fine-tune or resume a model.",
+        "clean": "Remove or repair the pairs of a raw corpus that harm training.",
+        "back-translate": "Make pairs from text in the target language alone.",
+        "distil": "Make pairs for a small model from the translations of a large one.",
+        "pipeline": "Go from raw pairs to a small fast model in one command.",
         "report": "Write an HTML report of a training run, or compare two runs.",
         "cost": "Estimate the parameters, FLOPs and memory of a model.",
     },
@@ -98,7 +102,7 @@ class Commands(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in NAMES:
             return None
-        module = importlib.import_module(f"transduce.cli.{SHARED.get(name, name)}")
+        module = importlib.import_module(f"transduce.cli.{SHARED.get(name, name).replace('-', '_')}")
         command = getattr(module, f"{name}_command" if name in SHARED else "command")
         assert isinstance(command, click.Command)
         return command

@@ -42,7 +42,14 @@ MODELS: dict[str, Entry] = {
     "transformer": Entry(
         transformer.Transformer,
         transformer.TransformerConfig,
-        _presets(transformer.paper_base, transformer.paper_big, transformer.small, transformer.tiny),
+        _presets(
+            transformer.paper_base,
+            transformer.paper_big,
+            transformer.small,
+            transformer.tiny,
+            transformer.student_6_2,
+            transformer.student_12_1,
+        ),
     ),
     "rnn": Entry(rnn.Rnn, rnn.RnnConfig, _presets(rnn.sutskever, rnn.cho, rnn.bahdanau, rnn.luong)),
     "conv_seq2seq": Entry(

@@ -95,6 +95,16 @@ def tiny() -> TransformerConfig:
     return TransformerConfig(model_dim=128, ffn_dim=256, num_heads=4, num_layers=4, attention_bias=True, dropout=0.3)
 
 
+def student_6_2() -> TransformerConfig:
+    """A small fast model that learns from a larger one: deep encoder, shallow decoder (Kasai et al. 2021)."""
+    return small().but(num_layers=6, decoder_layers=2, dropout=0.1)
+
+
+def student_12_1() -> TransformerConfig:
+    """The same with a single decoder layer, for long sentences and large corpora."""
+    return student_6_2().but(num_layers=12, decoder_layers=1)
+
+
 class Transformer(Transducer[Memory, StackState]):
     """Source → target by attention alone."""
 

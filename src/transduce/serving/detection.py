@@ -1,20 +1,15 @@
-"""Which language a text is written in, among a few (py3langid: naive Bayes over byte n-grams, Lui & Baldwin 2012)."""
+"""Which language a text is written in, among a few."""
 
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from transduce.errors import TransduceError
 from transduce.serving.language import Tag
+from transduce.text.identification import Identifier, label_of, temperature
 
-if TYPE_CHECKING:
-    from py3langid.langid import LanguageIdentifier
-
-_LABELS = {"nb": "no"}
-"""py3langid's names of languages that have another one here."""
 _MAX_CHARACTERS = 5000
 """Of a longer text the beginning is enough."""
 
@@ -32,8 +27,9 @@ class Detector:
     """Tells languages apart. The statistics are loaded at the first use; any number of threads may call it."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._identifier: LanguageIdentifier | None = None
+        self._identifier = Identifier(
+            "the server cannot detect languages (py3langid is not installed); state the source language"
+        )
 
     def rank(self, text: str, languages: Sequence[str]) -> list[Detection]:
         """Return the languages with their probabilities, likeliest first; they add up to 100.
@@ -42,34 +38,19 @@ class Detector:
         """
         if len(languages) == 1:
             return [Detection(languages[0], 100.0)]
-        identifier = self._load()
-        scores = dict(identifier.rank(text[:_MAX_CHARACTERS]))
+        text = text[:_MAX_CHARACTERS]
+        scores = self._identifier.scores(text)
         labels: dict[str, str] = {}
         for language in languages:
-            name = Tag.parse(language).language
-            labels.setdefault(_LABELS.get(name, name), language)
+            labels.setdefault(label_of(Tag.parse(language).language), language)
         known = {language: scores[label] for label, language in labels.items() if label in scores}
         if not known:
             raise TransduceError("these languages cannot be detected; state the source language")
-        # The temperature is py3langid's own: it keeps the probabilities of long texts from being 0 or 1.
-        temperature = math.sqrt(len(text[:_MAX_CHARACTERS].encode("utf-8", "surrogatepass")) or 1)
         highest = max(known.values())
-        weights = {language: math.exp((score - highest) / temperature) for language, score in known.items()}
+        weights = {language: math.exp((score - highest) / temperature(text)) for language, score in known.items()}
         total = sum(weights.values())
         found = [Detection(language, round(100 * weight / total, 1)) for language, weight in weights.items()]
         return sorted(found, key=lambda one: -one.confidence)
-
-    def _load(self) -> LanguageIdentifier:
-        with self._lock:
-            if self._identifier is None:
-                try:
-                    from py3langid.langid import MODEL_FILE, LanguageIdentifier
-                except ImportError:
-                    raise TransduceError(
-                        "the server cannot detect languages (py3langid is not installed); state the source language"
-                    ) from None
-                self._identifier = LanguageIdentifier.from_model_file(MODEL_FILE)
-            return self._identifier
 
 
 DETECTOR = Detector()

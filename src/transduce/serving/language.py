@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from transduce.serving.language_names import NAMES, PREFERRED
+from transduce.text.language_names import NAMES, PREFERRED
 
 UNDETERMINED = "und"
 """ISO 639's code for a language that is not known: the language of a model whose folder does not state it."""

@@ -8,7 +8,7 @@ import pytest
 from transduce.errors import TransduceError
 from transduce.serving.detection import Detector
 from transduce.serving.language import language_name, matching, short_codes
-from transduce.serving.language_names import NAMES, PREFERRED
+from transduce.text.language_names import NAMES, PREFERRED
 
 NLLB = ("deu_Latn", "eng_Latn", "zho_Hans", "zho_Hant", "srp_Cyrl", "nob_Latn", "ace_Arab", "ace_Latn")
 MBART = ("de_DE", "en_XX", "pt_XX", "zh_CN")

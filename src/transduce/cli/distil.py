@@ -1,0 +1,63 @@
+"""`transduce distil`: pairs for a student, whose targets are translations by a teacher."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from transduce.cli.corpus_options import pair_corpus, pair_options
+from transduce.cli.options import language_options, make_command, model_argument, option_group
+from transduce.cli.terminal import note
+from transduce.config import Table
+
+_EXAMPLES = """
+transduce distil runs/en-de --source train.en --target train.de --output distilled
+transduce distil runs/en-de --path train.tsv --method interpolated --n-best 8 --beam-size 8 --output distilled
+transduce train --source distilled/source.txt --target distilled/target.txt --preset student_6_2 --output runs/student
+"""
+_search = option_group("Search options")
+
+
+@make_command(_EXAMPLES)
+@model_argument
+@pair_options
+@language_options
+@_search(
+    "--method",
+    type=click.Choice(["best", "n_best", "interpolated"]),
+    default="best",
+    show_default=True,
+    help="Take the best translation, all of the n best, or the one nearest to the target by chrF.",
+)
+@_search("--n-best", type=int, metavar="N", help="Translations that are compared or taken (default: 4).")
+@_search("--beam-size", type=int, metavar="N", help="Beam size (default: 4).")
+@option_group("Output options")(
+    "--output", required=True, metavar="FOLDER", help="Folder to write; an interrupted command resumes there."
+)
+def command(run: str, output: str, method: str, n_best: int | None, beam_size: int | None, **options: Any) -> None:
+    """Translate the sources of a corpus with MODEL, and write them with the translations that a student learns from.
+
+    FOLDER gets source.txt and target.txt (sequence-level knowledge distillation, Kim and Rush 2016).
+    """
+    from transduce.cli.progress import PreparationProgress
+    from transduce.inference.load import load_translator
+    from transduce.pipeline.corpora import distil
+    from transduce.pipeline.settings import Distillation
+    from transduce.text.corpus import read_pairs
+
+    if n_best is not None and method == "best":
+        raise click.UsageError("--n-best is for --method n_best and interpolated")
+    given: Table = {"method": method, "n_best": n_best, "beam_size": beam_size}
+    config = Distillation.from_table(
+        {name: value for name, value in given.items() if value is not None}, "the command line"
+    )
+    languages = options["source_language"], options["target_language"]
+    pairs = ((pair.source, pair.target) for pair in read_pairs(pair_corpus(options), languages) if pair.source.strip())
+    translator = load_translator(run)
+    translator.use("auto")
+    with PreparationProgress() as progress:
+        count = distil(translator, pairs, Path(output), config, progress.show)
+    note(f"{count:,} pairs", "")
+    click.echo(output)

@@ -1,0 +1,1 @@
+"""Cleaning of raw corpora of pairs."""

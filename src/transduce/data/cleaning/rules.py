@@ -1,0 +1,36 @@
+"""Settings of cleaning: a switch for each detector, and its threshold."""
+
+from __future__ import annotations
+
+import pydantic
+
+from transduce.config import Config
+
+
+class CleaningConfig(Config):
+    """Which pairs of a raw corpus are removed or repaired. Thresholds adapt to the corpus where they can."""
+
+    max_length: int = pydantic.Field(default=2000, ge=1, le=1_000_000)
+    """Maximum characters of a side."""
+    min_letters: float = pydantic.Field(default=0.25, ge=0, le=1)
+    """Minimum fraction of letters among the characters of a side that are not spaces; 0 switches it off."""
+    copies: bool = True
+    """Remove pairs whose sides are equal apart from case and punctuation, if they have three words or more."""
+    ratio: bool = True
+    """Remove pairs whose lengths in characters differ by more than the corpus' own ratio explains."""
+    max_deviation: float = pydantic.Field(default=6.0, ge=1)
+    """Maximum deviation from that ratio, in standard deviations that are estimated from the corpus."""
+    language: bool = True
+    """Remove pairs with a side in another language (py3langid, extra `clean`) or script, and swap swapped sides."""
+    duplicates: bool = True
+    """Remove pairs that occurred before, apart from case, punctuation and spaces."""
+    near_duplicates: bool = True
+    """Remove pairs that are nearly equal to an earlier one (MinHash)."""
+    similarity: float = pydantic.Field(default=0.8, ge=0.5, le=1)
+    """Minimum fraction of common trigrams of characters, of both sides together, of nearly equal pairs."""
+    misaligned: bool = True
+    """Remove pairs that are no translations of each other, by which words translate which in the rest of the corpus."""
+    repair: bool = True
+    """Pair lines again where a target was shifted by some lines, and swap sides that were swapped."""
+    max_shift: int = pydantic.Field(default=4, ge=1, le=20)
+    """Maximum lines that a target may be shifted by."""

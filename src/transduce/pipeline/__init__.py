@@ -1,0 +1,1 @@
+"""From raw pairs to a small fast model: stages that resume and are cached by content."""

@@ -1,0 +1,142 @@
+"""What stages make of corpora: clean pairs, back-translated pairs, and pairs to distil from."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from transduce.config import Table
+from transduce.data.cleaning.cleaner import Cleaner
+from transduce.data.cleaning.outcome import CleaningReport, CleanPair
+from transduce.data.cleaning.rules import CleaningConfig
+from transduce.errors import DataError
+from transduce.evaluation.metrics import METRICS
+from transduce.inference.translator import Translator
+from transduce.pipeline.lines import Block, finish_blocks, non_empty, write_blocks
+from transduce.pipeline.settings import Distillation
+from transduce.storage.atomic import atomic_file, json_bytes
+from transduce.storage.filesystem import temporary_storage_errors
+from transduce.text.corpus import CorpusFiles, Languages, Pair, read_lines, read_pairs
+
+SOURCE, TARGET, REMOVED, REPORT = "source.txt", "target.txt", "removed.jsonl", "report.json"
+Progress = Callable[[str, int], None]
+
+
+def clean_corpus(
+    corpora: Sequence[CorpusFiles], config: CleaningConfig, languages: Languages, folder: Path, progress: Progress
+) -> Table:
+    """Clean corpora into two files of lines, with a file of what was removed and a report, which is returned."""
+    unused: Counter[str] = Counter()
+
+    def skip(_: Pair, reason: str) -> None:
+        unused[reason] += 1
+
+    pairs = chain.from_iterable(read_pairs(corpus, languages, skip) for corpus in corpora)
+    with temporary_storage_errors(), tempfile.TemporaryDirectory() as temporary:
+        outcome = Cleaner(config, Path(temporary), languages, progress).clean(pairs)
+        if not outcome.size:
+            raise DataError(f"{corpora[0].name}: has no pairs to clean")
+        report = CleaningReport()
+        with (
+            atomic_file(folder / SOURCE) as source_path,
+            atomic_file(folder / TARGET) as target_path,
+            atomic_file(folder / REMOVED) as removed_path,
+            source_path.open("w", encoding="utf-8", newline="\n") as sources,
+            target_path.open("w", encoding="utf-8", newline="\n") as targets,
+            removed_path.open("w", encoding="utf-8", newline="\n") as removed,
+        ):
+            for pair in outcome.pairs():
+                report.add(pair)
+                if isinstance(pair, CleanPair):
+                    sources.write(f"{_line(pair.source)}\n")
+                    targets.write(f"{_line(pair.target)}\n")
+                else:
+                    removed.write(json.dumps(pair.to_json(), ensure_ascii=False) + "\n")
+        table = report.to_table(outcome.size, outcome.notes)
+    if unused:
+        table["notes"] += [f"{count:,} units of the files are no pairs ({reason})" for reason, count in unused.items()]
+    if not table["kept"]:
+        raise DataError(
+            f"{corpora[0].name}: no pair is left after cleaning; see what was removed with `transduce clean`"
+        )
+    with atomic_file(folder / REPORT) as path:
+        path.write_bytes(json_bytes(table))
+    return table
+
+
+def _line(text: str) -> str:
+    """Return a text of a document's unit as one line."""
+    return " ".join(text.split("\n")) if "\n" in text else text
+
+
+def _translate(translator: Translator, texts: Sequence[str], options: Table, **more: Any) -> list[Any]:
+    found: list[Any] = translator.translate(list(texts), split=False, **options, **more)
+    return found
+
+
+def back_translate(
+    translator: Translator, files: Sequence[str], folder: Path, options: Table, tag: str, progress: Progress
+) -> int:
+    """Translate target text into the source language; write the pairs, each source after the tag."""
+    lead = f"{tag} " if tag else ""
+
+    def translate(block: Block) -> Block:
+        texts = [target for _, target in block]
+        return [
+            (f"{lead}{source}", target)
+            for source, target in zip(_translate(translator, texts, options), texts, strict=True)
+            if source.strip()
+        ]
+
+    lines = (("", line.strip()) for line in non_empty(chain.from_iterable(read_lines(name) for name in files)))
+    return _write(folder, lines, translate, lambda count: progress("back-translating", count), files)
+
+
+def distil(
+    translator: Translator, pairs: Iterator[tuple[str, str]], folder: Path, config: Distillation, progress: Progress
+) -> int:
+    """Translate the sources of pairs; write each source with the translations to learn from."""
+    options: Table = {"beam_size": config.beam_size} if config.beam_size > 1 else {"method": "greedy"}
+    chrf = METRICS["chrf"]
+
+    def nearness(text: str, reference: str) -> float:
+        return chrf.score([text], [[reference]]).value
+
+    def translate(block: Block) -> Block:
+        sources = [source for source, _ in block]
+        if config.method == "best":
+            best = _translate(translator, sources, options)
+            return [(source, text) for source, text in zip(sources, best, strict=True) if text.strip()]
+        found: list[tuple[str, str]] = []
+        several = _translate(translator, sources, options, n_best=config.n_best)
+        for (source, reference), translations in zip(block, several, strict=True):
+            texts = [text for text in dict.fromkeys(one.text for one in translations) if text.strip()]
+            if config.method == "interpolated" and texts:
+                texts = [max(texts, key=lambda text: nearness(text, reference))]
+            found += [(source, text) for text in texts]
+        return found
+
+    return _write(folder, pairs, translate, lambda count: progress("distilling", count), ())
+
+
+def _write(
+    folder: Path,
+    pairs: Iterable[tuple[str, str]],
+    translate: Callable[[Block], Block],
+    progress: Callable[[int], None],
+    files: Sequence[str],
+) -> int:
+    """Write the pairs that are made of others; a result that is complete already remains."""
+    result = folder / "pairs.tsv"
+    both = folder / SOURCE, folder / TARGET
+    folder.mkdir(parents=True, exist_ok=True)
+    written = write_blocks(result, pairs, translate, progress)
+    if not written:
+        raise DataError(f"{', '.join(files) or folder}: has no text to translate")
+    finish_blocks(result, both)
+    return written
