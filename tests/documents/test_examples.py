@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from transduce.text.tokenizer.training import train_tokenizer
 EXAMPLES, INSPECT = ROOT / "docs" / "examples", ROOT / "docs" / "how-to" / "inspect.md"
 RUN_HERE = {
     "quickstart.py",
+    "ten_things.py",
     "translate_file.py",
     "inspect_attention.py",
     "compare_two_models.py",
@@ -64,6 +66,20 @@ def test_the_quickstart_learns_to_reverse(quickstart: tuple[Path, str]) -> None:
     assert first == "a b c d  → d c b a"
     assert others[0].split()[1:] == ["b", "a", "d"]
     assert sum("attends most to" in line for line in others) == 5
+
+
+def test_the_ten_things_work_with_public_names_alone(tmp_path: Path) -> None:
+    program = ast.parse((EXAMPLES / "ten_things.py").read_text(encoding="utf-8"))
+    imported = {alias.name for node in ast.walk(program) if isinstance(node, ast.Import) for alias in node.names}
+    modules = {node.module for node in ast.walk(program) if isinstance(node, ast.ImportFrom)}
+    assert imported == {"numpy", "random", "sys", "tempfile", "transduce"}
+    assert not {module for module in modules if str(module).startswith("transduce")}
+    message = run_example("ten_things.py", tmp_path).splitlines()
+    shown = [line for line in message if line.endswith("% right")]
+    assert len(shown) < 4 + 3, "the callback has stopped the first run before its end"
+    assert any(line.startswith("Translator(model=transformer") for line in message)
+    assert "['c b a', 'e d']" in message and "layer 1 of the encoder: (1, 4, 32)" in message
+    assert message[-1] == "c b a" and (tmp_path / "elsewhere/model.safetensors").is_file()
 
 
 def test_a_file_is_translated_line_by_line(quickstart: tuple[Path, str], tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ transduce train --recipe recipes/reverse.toml --set model.num_layers=2 --output 
 transduce train --path memory.tmx --source-language en --target-language de --output runs/en-de
 transduce train --path words.csv --source-column lemma --source-column features --target-column form --output runs/forms
 transduce train --text corpus.txt --preset gpt_mini --output runs/author
-transduce train --init-from runs/de-en --path new.tsv --extra-validation runs/de-en --output runs/new
+transduce train --from runs/de-en --path new.tsv --extra-validation runs/de-en --output runs/new
 transduce train --from Helsinki-NLP/opus-mt-en-de --source new.en --target new.de --output runs/law
 transduce train --resume runs/de-en --updates 50000
 transduce train --finish runs/de-en
@@ -187,7 +187,7 @@ def _assignments(options: dict[str, Any]) -> list[str]:
     if tokens not in (None, "auto") and counted(tokens) is None:
         raise SettingsError(f"--batch-tokens must be a number or auto, not '{tokens}'")
     if options["extend_vocabulary"] is not None and options["init_from"] is None and options["recipe"] is None:
-        raise SettingsError("--extend-vocabulary extends the vocabulary of a model; name it with --init-from")
+        raise SettingsError("--extend-vocabulary extends the vocabulary of a model; name it with --from")
     values = {**options, "batch_tokens": int(tokens) if tokens not in (None, "auto") else tokens}
     values["freeze"] = list(options["freeze"]) or None
     own = [

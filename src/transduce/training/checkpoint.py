@@ -264,7 +264,7 @@ class CheckpointManager:
         if exhausted and self.ranks.leads and self._planned(update) < self.config.updates:
             raise SettingsError(
                 f"{self.checkpoints.folder.parent}: was ended by training.patience, after {self.config.patience} "
-                "validations without improvement, so more updates do not help; fine-tune its model with --init-from"
+                "validations without improvement, so more updates do not help; fine-tune its model with --from"
             )
 
     def _log_changes(self, update: int, reporter: Reporter) -> None:
