@@ -22,10 +22,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+KINDS = ("shards", "actors", "replicas")
 COUNTS = (1, 2, 4)
 CLIENTS = 32
 BLOCK_LINES = 512
@@ -176,22 +178,27 @@ def main() -> None:
         "--lines", type=int, default=10_240, help="how many of them, from the beginning again if needed"
     )
     parser.add_argument("--seconds", type=float, default=6.0, help="of load on the server")
+    parser.add_argument("--only", nargs="+", choices=KINDS, default=KINDS)
     given = parser.parse_args()
     opened = gzip.open if given.source.suffix == ".gz" else open
     with opened(given.source, "rt", encoding="utf-8") as file:
         lines = [line.rstrip("\n") for line in itertools.islice(file, given.lines)]
-    results: dict[str, dict[int, Any]] = {"shards": {}, "actors": {}, "replicas": {}}
-    with tempfile.TemporaryDirectory() as name, cluster(max(COUNTS)) as address:
+    results: dict[str, dict[int, Any]] = {kind: {} for kind in given.only}
+    ray = cluster(max(COUNTS)) if "actors" in given.only else nullcontext("")
+    with tempfile.TemporaryDirectory() as name, ray as address:
         place = Path(name)
         source = place / "source.txt"
         source.write_text(
             "".join(f"{line}\n" for line in itertools.islice(itertools.cycle(lines), given.lines)), "utf-8"
         )
         for count in COUNTS:
-            results["shards"][count] = shards(given.model, source, place, count)
-            results["actors"][count] = actors(given.model, source, place, count, address)
-            results["replicas"][count] = replicas(given.model, lines, count, given.seconds)
+            measured: dict[str, Callable[[], dict[str, float]]] = {
+                "shards": partial(shards, given.model, source, place, count),
+                "actors": partial(actors, given.model, source, place, count, address),
+                "replicas": partial(replicas, given.model, lines, count, given.seconds),
+            }
             for kind, found in results.items():
+                found[count] = measured[kind]()
                 print(kind, count, {what: round(value, 3) for what, value in found[count].items()}, flush=True)
     print(json.dumps(results))
 

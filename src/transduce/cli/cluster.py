@@ -90,7 +90,13 @@ def _translate_shard(file: str, output: str, options: dict[str, Any]) -> Transla
         )
     with following(sum(folder.blocks[number].lines for number in left), "line") as follower:
         translator = BlockTranslator(job, folder)
-        translate_shard(translator, folder, shard, LineObserver(follower))
+        try:
+            translate_shard(translator, folder, shard, LineObserver(follower))
+        except BaseException:
+            note(f"the blocks so far are in {folder.path}; run the same command again to resume")
+            raise
+        finally:
+            translator.close()
     return folder.counts(left)
 
 

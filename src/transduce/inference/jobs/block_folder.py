@@ -14,6 +14,7 @@ import contextlib
 import hashlib
 import itertools
 import json
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -25,12 +26,14 @@ from transduce.errors import Busy, CannotCreate, DataError, MissingInput
 from transduce.inference.jobs.blocks import Block, cut_blocks, default_block_lines
 from transduce.inference.segment import TranslationCounts
 from transduce.storage.atomic import json_bytes, read_json, write_file
-from transduce.storage.filesystem import create_parents, locked_file
+from transduce.storage.filesystem import create_parents, locked_file, storage_errors
 from transduce.storage.manifest import sha256
 
 SUFFIX = ".blocks"
 PLAN, LOCK = "plan.json", "plan.lock"
 PLAN_KIND, BLOCK_KIND = "transduce translation in blocks", "transduce translated block"
+OWN_NAMES = re.compile(r"plan\.(json|lock)|[0-9]{6,}(\.gz)?(\.json|\.part|\.progress\.json)?")
+"""Files of a folder, without temporary ones."""
 POLL_SECONDS = 0.2
 """Between two looks whether another process has written the plan."""
 
@@ -134,6 +137,17 @@ class BlockFolder:
             if (one := self.read(number)) is not None:
                 found = found.plus(one.counts)
         return found
+
+    def remove(self) -> None:
+        """Delete the folder, or the one that it links to, unless it has files of somebody else, which stay."""
+        with storage_errors(self.path):
+            for path in sorted(self.path.iterdir(), reverse=True):  # the plan first: without it the rest means nothing
+                if OWN_NAMES.fullmatch(path.name):
+                    path.unlink()
+        with contextlib.suppress(OSError):
+            self.path.resolve().rmdir()
+            if self.path.is_symlink():
+                self.path.unlink()
 
     def complete(self, number: int, counts: TranslationCounts) -> None:
         """Write the manifest of a block whose translation is in place."""

@@ -7,10 +7,12 @@ translated in the same batches as by one process. Cutting decodes only what it m
 from __future__ import annotations
 
 import codecs
+import contextlib
 import functools
 import hashlib
 import io
 import itertools
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,15 +131,24 @@ def _check(content: bytes, path: str, lines: int) -> None:
 
 
 class BlockReader:
-    """Reads blocks of one file; in ascending order a compressed one is read once."""
+    """Reads blocks of one file, which stays open: in ascending order a compressed one is decompressed once."""
 
-    def __init__(self, path: str, stream: io.BufferedReader) -> None:
-        self.path, self._stream = path, stream
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._opened = contextlib.ExitStack()
+        self._stream = self._opened.enter_context(open_bytes(path))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._opened.close()
 
     def source(self, block: Block) -> Source:
         """Return a block as the input of a job, after checking that it is as it was when the file was cut."""
-        self._stream.seek(block.offset)
-        content = self._stream.read(block.size)
+        try:
+            self._stream.seek(block.offset)
+            content = self._stream.read(block.size)
+        except (EOFError, OSError, zlib.error):  # a compressed file that has been replaced
+            content = b""
         if hashlib.sha256(content).hexdigest() != block.sha256:
             raise DataError(f"{self.path}: {block.span} are not what they were when this translation was begun")
         return Source(_segments(content, self.path, block), first=block.first)

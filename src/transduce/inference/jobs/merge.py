@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import re
-import shutil
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,7 +50,7 @@ def merge(output: str, remove: bool = False) -> Merged:
                 )
     counts = folder.counts(range(len(translated)))
     if remove:
-        shutil.rmtree(folder.path)
+        folder.remove()
     return Merged(len(translated), sum(found.lines for found in translated), counts)
 
 

@@ -16,7 +16,6 @@ from transduce.inference.jobs.block_folder import BlockFolder
 from transduce.inference.jobs.blocks import BlockReader
 from transduce.inference.jobs.job import Observer, TranslationJob, run_job
 from transduce.inference.jobs.output import open_partial
-from transduce.text.lines import open_bytes
 
 MAX_SHARDS = 100_000
 
@@ -113,27 +112,31 @@ class BlockTranslator:
 
     def __init__(self, job: TranslationJob, folder: BlockFolder) -> None:
         self._job, self._folder = job, folder
+        self._reader = BlockReader(job.options.document)
         self._parallelism: Parallelism | None = None
+
+    def close(self) -> None:
+        """Close the input."""
+        self._reader.close()
 
     def translate(self, numbers: Sequence[int], observer: Observer) -> list[int]:
         """Translate those of these blocks that are not complete; return those that other processes are translating."""
         busy: list[int] = []
-        path = self._job.options.document
-        with open_bytes(path) as stream:
-            reader = BlockReader(path, stream)
-            for number in numbers:
-                if self._folder.is_complete(number):
-                    continue
-                try:
-                    self._translate(reader, number, observer)
-                except Busy:
-                    busy.append(number)
+        for number in numbers:
+            if self._folder.is_complete(number):
+                continue
+            try:
+                self._translate(number, observer)
+            except Busy:
+                busy.append(number)
         return busy
 
-    def _translate(self, reader: BlockReader, number: int, observer: Observer) -> None:
+    def _translate(self, number: int, observer: Observer) -> None:
         block, folder = self._folder.blocks[number], self._folder
         with open_partial(str(folder.file(number)), {**folder.fingerprint, "block": block.sha256}) as part:
-            run_job(self._job, reader.source(block), part, observer, self._job.options.document, self._parallelism)
+            run_job(
+                self._job, self._reader.source(block), part, observer, self._job.options.document, self._parallelism
+            )
             self._parallelism = part.done.parallelism
             counts = part.done.counts
         folder.complete(number, counts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import random
 from pathlib import Path
@@ -20,7 +21,6 @@ from transduce.inference.jobs.blocks import (
 )
 from transduce.inference.jobs.job import TORCH_WINDOW
 from transduce.inference.jobs.source import Source
-from transduce.text.lines import open_bytes
 
 LONG = "ü" * 50_000
 """Three of these, or more, fill a window of any number of lines; in bytes two would."""
@@ -44,8 +44,7 @@ def test_windows_of_blocks_are_those_of_the_whole_file(beginning: bytes, compres
     blocks = list(cut_blocks(str(path), 2 * TORCH_WINDOW))
     assert len(blocks) > 4 and any(block.lines < 2 * TORCH_WINDOW for block in blocks[:-1])
     whole = list(Source.open(str(path), "text").windows(TORCH_WINDOW))
-    with open_bytes(path) as stream:
-        reader = BlockReader(str(path), stream)
+    with contextlib.closing(BlockReader(str(path))) as reader:
         parts = [window for block in blocks for window in reader.source(block).windows(TORCH_WINDOW)]
     for one, other in zip(parts, whole, strict=True):
         assert one.texts == other.texts and one.first == other.first
@@ -62,8 +61,8 @@ def test_an_empty_file_has_no_blocks_and_one_of_a_mark_alone_has_one(tmp_path: P
     assert list(cut_blocks(str(path), 512)) == []
     path.write_bytes(b"\xef\xbb\xbf")
     (block,) = cut_blocks(str(path), 512)
-    with open_bytes(path) as stream:
-        (window,) = BlockReader(str(path), stream).source(block).windows(512)
+    with contextlib.closing(BlockReader(str(path))) as reader:
+        (window,) = reader.source(block).windows(512)
     assert [segment.write(()) for segment in window.segments] == ["\ufeff"]
 
 
@@ -91,8 +90,7 @@ def test_a_block_that_changed_is_an_error_with_its_lines(tmp_path: Path) -> None
     path.write_bytes(b"a\n" * 1200)
     first, second, _ = cut_blocks(str(path), 512)
     path.write_bytes(b"a\n" * 600 + b"b\n" + b"a\n" * 599)
-    with open_bytes(path) as stream:
-        reader = BlockReader(str(path), stream)
+    with contextlib.closing(BlockReader(str(path))) as reader:
         reader.source(first)
         with pytest.raises(DataError, match="lines 513 to 1,024"):
             reader.source(second)

@@ -71,4 +71,9 @@ def test_the_output_may_lead_to_another_folder(translated: Path, tmp_path: Path)
     Path("out").symlink_to(elsewhere / "result")
     (elsewhere / "result").write_text("before\n")
     assert run(["merge", "out"]) == 0
+    translated.rename(elsewhere / "blocks")
+    translated.symlink_to(elsewhere / "blocks")
+    (elsewhere / "blocks/mine").write_text("")
+    assert run(["merge", "out", "--remove"]) == 0
+    assert [path.name for path in (elsewhere / "blocks").iterdir()] == ["mine"]
     assert Path("out").is_symlink() and (elsewhere / "result").read_text().count("\n") == 1200
