@@ -62,8 +62,10 @@ def studio(*folders: str) -> Iterator[str]:
                 break
         found = re.search(r"http://127\.0\.0\.1:\d+", "".join(printed))
         assert found is not None, "".join(printed)
-        yield found[0]
-        process.terminate()
+        try:
+            yield found[0]
+        finally:
+            process.terminate()
 
 
 class Visit:

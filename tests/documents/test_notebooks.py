@@ -36,7 +36,7 @@ def executed(name: str, folder: Path) -> str:
 
 
 def test_notebooks_are_made_from_the_tutorials() -> None:
-    assert len(GENERATOR.TUTORIALS) == 2
+    assert len(GENERATOR.TUTORIALS) == 3
     for tutorial in GENERATOR.TUTORIALS:
         current = tutorial.with_suffix(".ipynb").read_text(encoding="utf-8")
         assert current == GENERATOR.notebook(tutorial), f"{tutorial.name}: run `make reference`"
@@ -49,6 +49,15 @@ def test_the_first_model_reads_dates(tmp_path: Path) -> None:
     (exact_match,) = re.findall(r"exact_match\|\S+ = (\d+\.\d+)[^\n]*confidence interval", shown)
     assert float(exact_match) >= 90
     assert "AttentionMaps" in shown and (tmp_path / "attention.html").is_file()
+
+
+def test_six_questions_about_one_translation_are_answered(tmp_path: Path) -> None:
+    shown = executed("inside", tmp_path)
+    assert "heute sieht der Hund die Katze" in shown and "heute sieht die Kuh die Katze" in shown
+    for name in ("beam-tree", "ablate", "lens", "attribute", "patch", "neuron"):
+        assert (tmp_path / f"{name}.svg").read_text(encoding="utf-8").startswith("<svg")
+    difference = float(re.findall(r"^(\d\.\d+e?-?\d*)$", shown, re.MULTILINE)[-1])
+    assert difference < 1e-5
 
 
 def test_the_paper_runs_on_a_sentence(tmp_path: Path) -> None:

@@ -104,24 +104,28 @@ def document(parts: Sequence[str], width: float, height: float, label: str) -> s
 
 
 def draw_matrix(
-    title: str, rows: Sequence[str], columns: Sequence[str], cells: Sequence[Sequence[Cell]], width: float = 60.0
+    title: str,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    cells: Sequence[Sequence[Cell]],
+    width: float | Sequence[float] = 60.0,
 ) -> str:
-    """Return a picture of labelled rows of cells, each `width` wide."""
+    """Return a picture of labelled rows of cells; `width` is that of each column, or of all."""
     margin = 20 + LETTER * max((len(printable(row)) for row in rows), default=0)
-    most = int(width / LETTER)
+    widths = [float(width)] * len(columns) if isinstance(width, int | float) else list(width)
+    edges = [margin, *(margin + sum(widths[: number + 1]) for number in range(len(widths)))]
     parts = [text(8, 18, title, size=13)]
     parts += [
-        text(margin + width * (column + 0.5), 42, printable(name, most), size=11, anchor="middle", fill=SOFT)
-        for column, name in enumerate(columns)
+        text(x + own / 2, 42, printable(name, int(own / LETTER)), size=11, anchor="middle", fill=SOFT)
+        for x, own, name in zip(edges, widths, columns, strict=False)
     ]
-    for number, (name, own) in enumerate(zip(rows, cells, strict=True)):
+    for number, (name, row) in enumerate(zip(rows, cells, strict=True)):
         y = 50 + ROW * number
         parts.append(text(margin - 6, y + 15, printable(name), anchor="end"))
-        for column, cell in enumerate(own):
-            x = margin + width * column
-            parts.append(box(x, y, width - 2, ROW - 2, colour(cell.shade), EDGE, cell.hover))
+        for x, own, cell in zip(edges, widths, row, strict=False):
+            parts.append(box(x, y, own - 2, ROW - 2, colour(cell.shade), EDGE, cell.hover))
             ink = PAPER if abs(cell.shade) > 0.55 else INK
-            shown = printable(cell.text, most)
-            parts.append(text(x + width / 2 - 1, y + 14, shown, size=11, anchor="middle", fill=ink))
-    total = max(margin + width * len(columns) + 10, 20 + LETTER * len(title))
+            shown = printable(cell.text, int(own / LETTER))
+            parts.append(text(x + own / 2 - 1, y + 14, shown, size=11, anchor="middle", fill=ink))
+    total = max(edges[-1] + 10, 20 + LETTER * len(title))
     return document(parts, total, 60 + ROW * len(rows), title)

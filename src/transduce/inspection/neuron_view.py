@@ -103,7 +103,8 @@ class NeuronView(Picture):
         ]
         title = f"{self.kind} layer {self.layer} head {self.head}, query {self.row_piece}: q ⊙ k, score, softmax"
         columns = [*("" for _ in self.query), "score", "weight"]
-        return draw_matrix(title, self.columns, columns, cells, width=max(14.0, min(48.0, 900 / len(columns))))
+        channel = max(14.0, min(48.0, 780 / len(self.query)))
+        return draw_matrix(title, self.columns, columns, cells, [*(channel for _ in self.query), 60.0, 60.0])
 
 
 def neuron_view(

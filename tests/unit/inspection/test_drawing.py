@@ -57,3 +57,9 @@ def pictures() -> list[Picture]:
         translator.ablate(text, words=[0]),
         translator.head_summary([text]),
     ]
+
+
+def test_the_scores_of_a_head_are_written_whole() -> None:
+    view = random_translator().neuron_view("a b c", "encoder", 1, 1, 0)
+    shown = ElementTree.fromstring(view.to_svg()).itertext()
+    assert {"score", "weight", *(f"{score:+.2f}" for score in view.score)} <= set(shown)
