@@ -266,6 +266,8 @@ class Examples:
         return len(self.store)
 
     def __getitem__(self, row: int) -> dict[str, list[int]]:
+        if row >= len(self):
+            raise IndexError(row)  # which ends a loop over the rows
         source, target = self.store.source(row).tolist(), self.store.target(row).tolist()
         return {"input_ids": [*source, self.specials.end], "labels": [*target, self.specials.end]}
 
