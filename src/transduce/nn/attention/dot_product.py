@@ -66,7 +66,8 @@ def attend(
     `causal` stands for the triangle mask where there is no other; it needs as many queries as keys. `short_attention`
     is for training only: its rows depend, in the last bit, on the scores of the rest of the batch.
     """
-    if query.device.type != "cpu" or query.shape[2] * key.shape[2] > SHORT:
+    exporting = torch.compiler.is_exporting()  # to a graph for all lengths
+    if exporting or query.device.type != "cpu" or query.shape[2] * key.shape[2] > SHORT:
         return fused_attention(query, key, value, allowed, causal, bias, scale)
     scale = key.shape[-1] ** -0.5 if scale is None else scale
     allowed = and_causal(None, query.shape[2], query.device) if causal else allowed
