@@ -58,7 +58,7 @@ MAX_VOCABULARY = 2_000_000
 DTYPES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
 """Dtypes of weights, by their names in a header."""
 MAX_CARD_BYTES = 2**20
-CTRANSLATE2_WEIGHTS = "model.bin"
+CTRANSLATE2_WEIGHTS, ONNX_GRAPHS = "model.bin", ("encoder.onnx", "model.onnx")
 RENAMED_NOTES = {"opens_with": "prompt_start"}
 """Notes that the first folders of format 2 have under another name."""
 
@@ -224,6 +224,11 @@ def find_model(folder: Path) -> Path:
         return folder
     if (folder / MODEL / CONFIG).exists():
         return folder / MODEL
+    if any((folder / name).exists() for name in ONNX_GRAPHS):
+        raise ModelFolderError(
+            f"{folder}: is a model for ONNX Runtime, which cannot be converted back; use it as its README.md says, or "
+            "give the folder that it was exported from"
+        )
     if (folder / RECIPE).exists():
         raise ModelFolderError(
             f"{folder}: this run has no model yet; resume it with `transduce train --resume {folder}`, or make a model "

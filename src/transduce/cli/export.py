@@ -14,6 +14,7 @@ _EXAMPLES = """
 transduce export runs/de-en --to ctranslate2 --output exported/de-en
 transduce export runs/de-en --to ctranslate2 --quantize int8 --output exported/de-en-int8
 transduce export runs/de-en --to huggingface --output exported/for-transformers
+transduce export runs/de-en --to onnx --output exported/de-en-onnx
 transduce export runs/de-en --to ctranslate2 --shortlist runs/de-en/shortlist.safetensors --output exported/fast
 """
 _QUANTIZATIONS = ("float32", "int8", "int16", "float16", "bfloat16")
@@ -24,7 +25,9 @@ _ctranslate2 = option_group("CTranslate2 options")
 
 @make_command(_EXAMPLES)
 @model_argument
-@_output("--to", "kind", type=click.Choice(["ctranslate2", "huggingface"]), required=True, help="Target format.")
+@_output(
+    "--to", "kind", type=click.Choice(["ctranslate2", "huggingface", "onnx"]), required=True, help="Target format."
+)
 @_output("--output", required=True, metavar="FOLDER", help="Folder to create.")
 @_ctranslate2("--quantize", type=click.Choice(_QUANTIZATIONS), show_default="float32", help="Type of the weights.")
 @_ctranslate2("--shortlist", metavar="FILE", help="Lexical shortlist, written as the vocabulary map vmap.txt.")
@@ -40,7 +43,7 @@ def command(run: str, kind: str, output: str, quantize: str | None, shortlist: s
     assert get_args(ctranslate2.Quantization) == _QUANTIZATIONS
     if Path(output).exists():
         raise CannotCreate(f"{output}: exists already; choose a new folder")
-    if kind == "huggingface" and (quantize or shortlist):
+    if kind != "ctranslate2" and (quantize or shortlist):
         raise click.UsageError("--quantize and --shortlist need --to ctranslate2")
     contents = load_model(Path(run))
     if kind == "huggingface":
@@ -48,6 +51,10 @@ def command(run: str, kind: str, output: str, quantize: str | None, shortlist: s
         search = contents.notes.get("search")
         for setting in unsupported_options(search) if search else ():
             note(f"search.{setting} has no counterpart in Hugging Face's generation config and was not exported")
+    elif kind == "onnx":
+        from transduce.interop import onnx_graphs
+
+        usage = onnx_graphs.export(contents, Path(output), Path(run))
     else:
         tokenizers = contents.source_tokenizer, contents.target_tokenizer
         listed = None if shortlist is None else Shortlist.load(shortlist, *tokenizers)

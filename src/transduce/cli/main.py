@@ -56,7 +56,7 @@ COMMANDS = {
     },
     "Import and export": {
         "import": "Import a Hugging Face model or a GGUF file.",
-        "export": "Export a model to CTranslate2 or Hugging Face.",
+        "export": "Export a model to CTranslate2, Hugging Face or ONNX.",
     },
 }
 """The commands by topic, with one line on each; the module of a command is imported when the command is run."""

@@ -27,6 +27,7 @@ transduce train --path words.csv --source-column lemma --source-column features 
 transduce train --text corpus.txt --preset gpt_mini --output runs/author
 transduce train --from runs/de-en --path new.tsv --extra-validation runs/de-en --output runs/new
 transduce train --from Helsinki-NLP/opus-mt-en-de --source new.en --target new.de --output runs/law
+transduce train --source train.de --target train.en --output runs/de-en --log tensorboard
 transduce train --resume runs/de-en --updates 50000
 transduce train --finish runs/de-en
 """
@@ -60,6 +61,13 @@ _tuning = option_group("Fine-tuning options")
 @_run("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any setting: model.num_layers=4 (repeatable).")
 @_run("--resume", metavar="RUN", help="Resume a stopped run; with --updates, extend a finished one.")
 @_run("--finish", metavar="RUN", help="Make the model of a stopped run from its checkpoints so far.")
+@_run(
+    "--log",
+    "logs",
+    multiple=True,
+    type=click.Choice(["tensorboard", "wandb"]),
+    help="Also log to TensorBoard (RUN/tensorboard) or Weights & Biases (repeatable).",
+)
 @_run("--dry-run", is_flag=True, help="Print the complete recipe and exit.")
 @_run("--verify-resume", is_flag=True, help="Check that a killed and resumed run gives the same weights.")
 @corpus_options
@@ -133,8 +141,13 @@ def command(output: str | None, resume: str | None, finish: str | None, prepared
             click.echo(line)
         return
     from transduce.cli.progress import PreparationProgress, reporting
+    from transduce.training.tracking import tracked
 
-    with PreparationProgress() as progress, reporting() as reporter:
+    with (
+        PreparationProgress() as progress,
+        reporting() as printed,
+        tracked(printed, options["logs"], Path(folder), recipe.to_tables()) as reporter,
+    ):
         train(
             recipe,
             folder,

@@ -156,6 +156,41 @@ def ctranslate2_usage(contents: ModelFolder, folder: Path, run: Path) -> Usage:
     return Usage(python, f"echo some text | transduce translate {run} --engine ctranslate2")
 
 
+def onnx_usage(contents: ModelFolder, folder: Path, run: Path) -> Usage:
+    """Return how to use an export to ONNX; `run` is the folder that it was made from."""
+    source, target = contents.source_tokenizer, contents.target_tokenizer
+    names = (TOKENIZER, TOKENIZER) if is_joint(source, target) else (SOURCE_TOKENIZER, TARGET_TOKENIZER)
+    is_own = not isinstance(source, ImportedTokenizer)
+    library = "import tokenizers" if is_own else "from transduce.text.tokenizer import load_tokenizer"
+    loader = "tokenizers.Tokenizer.from_file" if is_own else "load_tokenizer"
+    read = 'source.encode("some text")' + (".ids" if is_own else "")
+    session = f'onnxruntime.InferenceSession("{folder}/{{}}.onnx")'
+    first = [f"import numpy, onnxruntime; {library}", f'source = {loader}("{folder}/{names[0]}")']
+    if isinstance(contents.model, EncoderModel):
+        python = [
+            *first,
+            f"model = {session.format('model')}",
+            f"tokens = numpy.array([[{source.start}] + {read} + [{source.end}]])",
+            'print(model.run(None, {"tokens": tokens, "allowed": numpy.ones_like(tokens, dtype=bool)})[-1])',
+        ]
+        head = str(getattr(contents.config, "head", "none"))
+        return Usage(python, f"echo some text | transduce {'embed' if head == 'none' else 'predict'} {run}")
+    python = [
+        *first,
+        f'target = {loader}("{folder}/{names[1]}")',
+        f"encoder, decoder = {session.format('encoder')}, {session.format('decoder')}",
+        f"tokens = numpy.array([{read} + [{source.end}]])",
+        "allowed = numpy.ones_like(tokens, dtype=bool)",
+        'memory = encoder.run(None, {"source": tokens, "source_allowed": allowed})[0]',
+        f"written = {[target.start, *target.target_prefix]}",
+        f"while written[-1] != {target.end} and len(written) < tokens.size + 50:  # greedy search",
+        '    inputs = {"target": numpy.array([written]), "memory": memory, "source_allowed": allowed}',
+        "    written.append(int(decoder.run(None, inputs)[0][0, -1].argmax()))",
+        f"print(target.decode([token for token in written if token not in {[target.start, target.end]}]))",
+    ]
+    return Usage(python, f"echo some text | transduce translate {run} --greedy")
+
+
 def _pieces(tokenizer: AnyTokenizer, name: str) -> str:
     """The expression for the pieces of a text."""
     if isinstance(tokenizer, ImportedTokenizer):

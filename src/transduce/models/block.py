@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
+import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -368,6 +369,8 @@ def recomputed(block: nn.Module, *inputs: Any) -> Any:
 
 def broadcast(allowed: Tensor) -> Tensor | None:
     """(B M) -> (B 1 1 M), or None without padding, so that kernels need no mask."""
+    if torch.compiler.is_exporting():  # a graph for all inputs
+        return allowed[:, None, None, :]
     return None if is_full(allowed) else allowed[:, None, None, :]
 
 

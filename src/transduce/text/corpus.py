@@ -231,7 +231,8 @@ def _read_aligned(source_path: str, target_path: str) -> Iterator[Pair]:
     num_sources = number + (source is not None) + sum(1 for _ in sources)
     num_targets = number + (target is not None) + sum(1 for _ in targets)
     raise DataError(
-        f"{shown(source_path)} has {num_sources:,} line{'s' * (num_sources != 1)} but {shown(target_path)} has {num_targets:,}; "
+        f"{shown(source_path)} has {num_sources:,} line{'s' * (num_sources != 1)} but {shown(target_path)} has "
+        f"{num_targets:,}; "
         "line N of one must be the translation of line N of the other"
     )
 

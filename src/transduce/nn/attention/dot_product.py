@@ -68,7 +68,8 @@ def attend(
     is for training only: its rows depend, in the last bit, on the scores of the rest of the batch. `dropout` of the
     weights is for GPUs, whose kernels draw it themselves.
     """
-    if query.device.type != "cpu" or query.shape[2] * key.shape[2] > SHORT:
+    exporting = torch.compiler.is_exporting()  # to a graph for all lengths
+    if exporting or query.device.type != "cpu" or query.shape[2] * key.shape[2] > SHORT:
         return fused_attention(query, key, value, allowed, causal, bias, scale, dropout)
     scale = key.shape[-1] ** -0.5 if scale is None else scale
     allowed = and_causal(None, query.shape[2], query.device) if causal else allowed

@@ -51,7 +51,8 @@ class TunedSearch:
         penalty = f"length penalty {options.length_penalty:g} ({options.length_normalization})"
         shortest = f", minimum length {options.min_length}" if options.min_length else ""
         return (
-            f"search chosen on {self.pairs:,} validation pair{'s' * (self.pairs > 1)}: beam size {options.beam_size}, {penalty}{shortest}; "
+            f"search chosen on {self.pairs:,} validation pair{'s' * (self.pairs > 1)}: "
+            f"beam size {options.beam_size}, {penalty}{shortest}; "
             f"{self.metric} {show(self.after)}, with the default options {show(self.before)}"
         )
 
