@@ -13,6 +13,7 @@ import ipaddress
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import anyio
@@ -134,7 +135,11 @@ def client_of(request: Request) -> str:
     known = record_of(request).client
     if known is not None:
         return known
-    host = request.client.host if request.client else "unknown"
+    return _client_at(request.client.host if request.client else "unknown")
+
+
+@lru_cache(maxsize=4096)
+def _client_at(host: str) -> str:
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

@@ -96,6 +96,8 @@ class RequestMiddleware:
         answered = exchange.status if exchange.completed else exchange.error_status
         status = GONE if answered is None else answered
         self._metrics.observe(record, scope["method"], status, seconds)
+        if not access_log.isEnabledFor(logging.INFO):
+            return
         line = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "id": record.id,

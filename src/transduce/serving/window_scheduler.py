@@ -1,7 +1,8 @@
 """Batches of whatever waits, for engines that take a whole batch at a time: CTranslate2 and text encoders.
 
 A worker that is free takes the next ticket and others that can share its batch: of the same kind and of similar
-length. Nothing can join or leave a batch that runs; that is all that these engines allow.
+length. Nothing can join or leave a batch that runs; that is all that these engines allow. While another worker
+computes, a free one waits a moment for more tickets: a batch of few costs more for each. An idle server does not wait.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ from transduce.serving.scheduler import Capacity, Scheduler, is_over
 
 MAX_WINDOW = 32
 """Tickets of one batch."""
+ENOUGH = 16
+"""Tickets that a worker does not wait to be more, while another one computes …"""
+GATHER = 0.01
+"""… or after so many seconds."""
 SIMILAR = 2.0
 """How many times as long as the first ticket another one of its batch may be, and how many times as short."""
 
@@ -50,6 +55,10 @@ class WindowScheduler(Scheduler[WorkT]):
     def _turn(self) -> bool:
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._queue)
+            if self._running:
+                self._changed.wait_for(
+                    lambda: self._closed or not self._running or len(self._queue) >= ENOUGH, timeout=GATHER
+                )
             if self._closed:
                 return False
             self._queue.expire()
@@ -63,6 +72,7 @@ class WindowScheduler(Scheduler[WorkT]):
                 self._running -= len(window)
                 for ticket in window:
                     self._queue.finish(ticket, ticket.cost)
+                self._changed.notify_all()
         return True
 
     def _take(self) -> list[Ticket[WorkT]]:

@@ -7,6 +7,7 @@ of memory ends this process and not the server. It ends when its input does, als
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -167,6 +168,8 @@ def main() -> None:
         channel.send({"failed": message, "exit_code": code})
         os._exit(1)
     worker = Worker(runner, channel, settings.max_requests)
+    gc.collect()
+    gc.freeze()  # what is loaded stays: to look through it once more would stop all jobs for a tenth of a second
     channel.send({"ready": info.to_json(), "statistics": worker.statistics()})
     threading.Thread(target=worker.report, name="statistics", daemon=True).start()
     for line in messages:

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from transduce.serving import window_scheduler
 from transduce.serving.fair_queue import Ticket
 from transduce.serving.job import JobError
 from transduce.serving.window_scheduler import MAX_WINDOW, WindowScheduler
@@ -93,3 +94,36 @@ def test_what_is_cancelled_or_late_is_not_computed() -> None:
         late.future.result(PATIENCE)
     scheduler.close()
     assert cancelled.future.cancelled() and batches.seen == [[3], [14]]
+
+
+def test_a_worker_waits_for_enough_while_another_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(window_scheduler, "GATHER", PATIENCE)
+    monkeypatch.setattr(window_scheduler, "ENOUGH", 3)
+    batches = Batches()
+    scheduler = scheduler_of(batches, workers=2)
+    tickets = submit(scheduler, 11)
+    while scheduler.statistics().active == 0:
+        time.sleep(0.001)
+    for work in (10, 12, 14):
+        tickets += submit(scheduler, work)
+    while scheduler.statistics().active < 4:
+        time.sleep(0.001)
+    batches.gate.set()
+    assert [ticket.future.result(PATIENCE) for ticket in tickets] == [22, 20, 24, 28]
+    scheduler.close()
+    assert sorted(batches.seen) == [[10, 12, 14], [11]]
+
+
+def test_a_worker_waits_no_longer_when_the_other_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(window_scheduler, "GATHER", PATIENCE)
+    batches = Batches()
+    scheduler = scheduler_of(batches, workers=2)
+    first = submit(scheduler, 11)
+    while scheduler.statistics().active == 0:
+        time.sleep(0.001)
+    second = submit(scheduler, 10)
+    batches.gate.set()
+    began = time.monotonic()
+    assert [ticket.future.result(PATIENCE) for ticket in first + second] == [22, 20]
+    assert time.monotonic() - began < PATIENCE / 2
+    scheduler.close()
