@@ -141,6 +141,7 @@ class App {
     this.markTabs();
     if (state) this.panels[tab].panel.restore?.(state);
     this.updatePanel();
+    byId("tabs").querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }); // of a phone, only some fit
     this.stateChanged();
   }
 

@@ -1,6 +1,7 @@
 // Type, and the translation appears; change a token, and the model continues from there.
 import { h, replace, debounced } from "../lib/element.js";
 import { counted } from "../lib/numbers.js";
+import { shortened } from "../lib/tokens.js";
 import { translationView } from "../views/translation.js";
 import { meanCross } from "./cross.js";
 import { optionsBar } from "./options.js";
@@ -49,10 +50,10 @@ export function translatePanel(root, app) {
 
   function drawExamples() {
     const given = (session.model.examples ?? []).slice(0, 3);
-    replace(examples, given.length ? h("span", { class: "hint" }, "Try: ") : null, given.map((text) => h("button", { type: "button", class: "quiet", onclick: () => {
+    replace(examples, given.length ? h("span", { class: "hint" }, "Try: ") : null, given.map((text) => h("button", { type: "button", class: "quiet", title: text, onclick: () => {
       input.value = text;
       session.setText(text);
-    } }, h("bdi", {}, text))));
+    } }, h("bdi", {}, shortened(text, 90)))));
     input.placeholder = { language_modeling: "Type a prompt …", text_encoding: "Type a text …" }[session.model.task] ?? "Type a text to translate …";
   }
 

@@ -202,7 +202,7 @@ class AttentionView {
     const threshold = this.at.least * (this.at.stretch ? most : 1);
     const count = this.lines.show(this.shown, this.shownNames, this.at.stretch ? most : 1, threshold, skip);
     this.leastOut.textContent = `${weightText(threshold)} · ${counted(count, "line")}`;
-    this.legendEnd.textContent = `${weightText(scale)} · darker is more, by its square root`;
+    this.legendEnd.textContent = `${weightText(scale)} · by its square root`;
     paintDots(this.legend, Float32Array.from({ length: 256 }, (_, i) => i), 1, 256, 255);
     this.table.renew();
     this.readOut();

@@ -96,9 +96,21 @@ function sentence(owner, { card, raw, live, line, segment }) {
   }, card));
   const about = (token) => ({ token, pass, words, raw: (position) => raw(segment, position),
     act: live && ((option) => live.choose(segment, forcedTokens(pass, token, option.token))) });
-  replace(target, written.map((token, index) => [token.starts && index && !token.special ? " " : null, buttons[index], token.text.includes("↵") ? h("br", {}) : null]));
+  replace(target, unbroken(written).map((group) => [written[group[0]].starts && group[0] && !written[group[0]].special ? " " : null,
+    h("span", { class: group.length > 1 ? "unbroken" : null }, group.map((index) => [buttons[index], written[index].text.includes("↵") ? h("br", {}) : null]))]));
   roving(target, () => buttons);
   return [pass.subject === "prompt" ? null : source, target, live ? footLine(segment, line, live) : null];
+}
+
+// Tokens of one word stay on one line; a long chain, as in a script without spaces, may break anywhere. Each group: indices.
+function unbroken(tokens) {
+  const words = [];
+  tokens.forEach((token, index) => {
+    const last = words.at(-1);
+    if (last && !token.starts && !token.special && last.length < 5) last.push(index);
+    else words.push([index]);
+  });
+  return words;
 }
 
 function sourceLine(pass, words) {
