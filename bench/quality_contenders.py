@@ -293,7 +293,7 @@ def _callback(curve: Curve, job: Job, corpus: Prepared, trainer: Any) -> Any:
 
     size = job.target_bytes
 
-    class Validating(TrainerCallback):  # type: ignore[misc]
+    class Validating(TrainerCallback):
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             curve.updated(state.global_step)
 

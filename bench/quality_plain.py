@@ -20,11 +20,12 @@ from transduce.data.order import BatchSampler, Position
 from transduce.data.prepared import Prepared
 from transduce.data.store import PairStore
 from transduce.nn.position import sinusoids
+from transduce.rng import Rows
 
 PLACES = 512
 """Positions, more than any sentence has tokens."""
-PAD = 0
 NO_LIMIT = 2**40
+"""More tokens than any batch has."""
 
 
 @dataclass(frozen=True)
@@ -94,17 +95,17 @@ class Attention(nn.Module):
 
     def __init__(self, plain: Plain) -> None:
         super().__init__()
-        self.heads, self.dropout = plain.heads, plain.dropout
+        self.heads = plain.heads
         self.query, self.key, self.value, self.out = (nn.Linear(plain.dim, plain.dim, bias=False) for _ in range(4))
 
     def forward(self, query: Tensor, memory: Tensor, allowed: Tensor | None) -> Tensor:
         """(B Q D), (B M D) -> (B Q D); without `allowed`, causal."""
         rows, _, dim = query.shape
-        heads = [
+        q, k, v = (
             layer(each).view(rows, -1, self.heads, dim // self.heads).transpose(1, 2)
             for layer, each in ((self.query, query), (self.key, memory), (self.value, memory))
-        ]
-        seen = F.scaled_dot_product_attention(*heads, attn_mask=allowed, is_causal=allowed is None)
+        )
+        seen = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed, is_causal=allowed is None)
         mixed: Tensor = self.out(seen.transpose(1, 2).reshape(rows, -1, dim))
         return mixed
 
@@ -265,7 +266,8 @@ class PlainRun:
 
     def _batches(self) -> Iterator[tuple[Position, PairBatch]]:
         specials = self.prepared.target_tokenizer.specials
-        for position, rows in self.sampler.starting(self.position):
+        following: Iterator[tuple[Position, Rows]] = self.sampler.starting(self.position)
+        for position, rows in following:
             yield position, collate(self.train, rows, specials, specials)
 
     def _update(self, batch: PairBatch) -> None:
