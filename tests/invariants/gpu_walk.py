@@ -15,8 +15,8 @@ from transduce.models.interface import EncoderModel, Model, VocabularySizes
 from transduce.nn.cpu import cross_entropy
 from transduce.tasks.text_encoding.batches import EncoderBatch, encoder_loss
 from transduce.tasks.transducer import transducer_loss
-from transduce.training.config import TrainingConfig
 from transduce.training import step
+from transduce.training.config import TrainingConfig
 from transduce.training.step import TrainStep
 from transduce.training.update import HostUpdate
 
@@ -133,7 +133,10 @@ def control() -> dict[str, Any]:
     cross_entropy._is_autocast = lambda _: False
     found["float32 loss"] = train("tiny")
     cross_entropy._is_autocast = right
-    step.build_update, right = (lambda model, optimizer, config, _: HostUpdate(model, optimizer, config)), step.build_update
+    step.build_update, right = (
+        (lambda model, optimizer, config, _: HostUpdate(model, optimizer, config)),
+        step.build_update,
+    )
     found["host update"] = train("tiny")
     step.build_update = right
     with device():

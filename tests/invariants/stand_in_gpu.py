@@ -31,17 +31,58 @@ from torch.utils.flop_counter import flop_registry
 
 NAME = "standin"
 KEY = "AutocastPrivateUse1"
-HALF = (
-    "addbmm addmm addmv addr baddbmm bmm chain_matmul linalg_multi_dot conv1d conv2d conv3d conv_transpose1d "
-    "conv_transpose2d conv_transpose3d matmul mm mv prelu linear scaled_dot_product_attention"
-).split()
-"""Operations that autocast casts to the lower precision on CUDA (PyTorch, "Automatic Mixed Precision", op reference)."""
-SINGLE = (
-    "cosh cumprod cumsum dist exp expm1 group_norm layer_norm log log10 log1p log2 log_softmax nll_loss norm "
-    "pow prod reciprocal rms_norm rsqrt sinh softmax softplus sum tan"
-).split()
+HALF = [
+    "addbmm",
+    "addmm",
+    "addmv",
+    "addr",
+    "baddbmm",
+    "bmm",
+    "chain_matmul",
+    "linalg_multi_dot",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+    "matmul",
+    "mm",
+    "mv",
+    "prelu",
+    "linear",
+    "scaled_dot_product_attention",
+]
+"""Operations that autocast casts to the lower precision on CUDA, by PyTorch's page on automatic mixed precision."""
+SINGLE = [
+    "cosh",
+    "cumprod",
+    "cumsum",
+    "dist",
+    "exp",
+    "expm1",
+    "group_norm",
+    "layer_norm",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "log_softmax",
+    "nll_loss",
+    "norm",
+    "pow",
+    "prod",
+    "reciprocal",
+    "rms_norm",
+    "rsqrt",
+    "sinh",
+    "softmax",
+    "softplus",
+    "sum",
+    "tan",
+]
 """Operations that it casts to float32."""
-WIDEST = "addcdiv addcmul cat cross dot index_put scatter_add stack tensordot".split()
+WIDEST = ["addcdiv", "addcmul", "cat", "cross", "dot", "index_put", "scatter_add", "stack", "tensordot"]
 """Operations that it runs in their widest input dtype."""
 
 

@@ -12,7 +12,9 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "transduce"
 HOT = (
-    *sorted(path.relative_to(PACKAGE).as_posix() for folder in ("nn", "models") for path in (PACKAGE / folder).rglob("*.py")),
+    *sorted(
+        path.relative_to(PACKAGE).as_posix() for folder in ("nn", "models") for path in (PACKAGE / folder).rglob("*.py")
+    ),
     "data/batching.py",
     "tasks/transducer.py",
     "tasks/text_encoding/batches.py",
@@ -42,11 +44,18 @@ ALLOWED = {
     ("models/recurrent_lm.py", "extend", "nonzero"): "a prompt or prefix, not a step",
     ("models/universal.py", "ponder", "bool"): ON_CPU,
     ("models/ancestors/neural_gpu.py", "worked", "int"): ON_CPU,
-    ("models/ancestors/memory_network.py", "__init__", "int"): "only tokens with a slot are looked up, so it asks which",
+    (
+        "models/ancestors/memory_network.py",
+        "__init__",
+        "int",
+    ): "only tokens with a slot are looked up, so it asks which",
     ("models/ancestors/memory_network.py", "__init__", "nonzero"): "only tokens with a slot are looked up",
     ("models/ancestors/captioner.py", "region_side", "int"): HOST,
     ("nn/cpu/packed.py", "_has_vnni", "bool"): HOST,
-    **{("data/batching.py", name, "int"): HOST for name in ("cut_by_budget", "picker", "collate", "_in_a_row", "_padded")},
+    **{
+        ("data/batching.py", name, "int"): HOST
+        for name in ("cut_by_budget", "picker", "collate", "_in_a_row", "_padded")
+    },
     ("tasks/transducer.py", "largest_batch", "numpy"): "a batch that is not on a device yet",
     ("tasks/text_encoding/batches.py", "collate_examples", "int"): HOST,
     ("training/optimizer.py", "rate", "float"): HOST,
@@ -75,7 +84,8 @@ def _is_host(call: ast.Call) -> bool:
         return True
     argument = call.args[0]
     tensor = any(
-        isinstance(part, ast.Call | ast.Compare) or (isinstance(part, ast.Name) and part.id in ("norm", "total", "smoothed"))
+        isinstance(part, ast.Call | ast.Compare)
+        or (isinstance(part, ast.Name) and part.id in ("norm", "total", "smoothed"))
         for part in ast.walk(argument)
     )
     return not tensor

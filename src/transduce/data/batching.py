@@ -66,7 +66,7 @@ def validation_batches(store: Split, tokens: int) -> list[Rows]:
 
 
 def places(mask: Tensor, count: int) -> Tensor:
-    """Return where a mask is true, as `nonzero` does, given how often: then nobody has to wait for it.  (B N) -> (C)."""
+    """Return where a mask is true, as `nonzero` does, given how often: so nobody has to wait.  (B N) -> (C)."""
     return mask.flatten().to(torch.uint8).argsort(descending=True, stable=True)[:count]
 
 

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from tests.unit.training.example import small_model
 from transduce.data.order import START
 from transduce.data.prepared import Prepared
 from transduce.tasks.catalog import task_for
 from transduce.training.config import TrainingConfig
 from transduce.training.prefetch import prefetched
 from transduce.training.task import BatchSource
-from tests.unit.training.example import small_model
 
 
 def names() -> list[str]:
