@@ -22,7 +22,7 @@ def gradients(model: AnyTransducer, device: str) -> tuple[float, dict[str, torch
     loss = transducer_loss(model, batch, smoothing=0.1).smoothed
     loss.backward()  # type: ignore[no-untyped-call]
     found = {name: one.grad.cpu() for name, one in model.named_parameters() if one.grad is not None}
-    return float(loss), found
+    return float(loss.detach()), found
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -69,7 +69,7 @@ def test_the_bfloat16_loss_is_near_that_in_float64(paired: bool) -> None:
                 loss = linear_cross_entropy(own, matrix, None, true, 0.1).smoothed
         loss.backward()  # type: ignore[no-untyped-call]
         assert own.grad is not None and matrix.grad is not None
-        found[device] = float(loss), own.grad.cpu().double(), matrix.grad.cpu().double()
+        found[device] = float(loss.detach()), own.grad.cpu().double(), matrix.grad.cpu().double()
     assert found["cuda"][0] == pytest.approx(found["cpu"][0], rel=1e-2)
     for mine, true in zip(found["cuda"][1:], found["cpu"][1:], strict=True):
         assert float((mine - true).norm() / true.norm()) < 0.03
