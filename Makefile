@@ -55,6 +55,9 @@ real-weights: .venv/.developer .weights ## Import public models (190 MB) and com
 torture: .venv/.developer ## Kill, damage and starve training runs; all must end with the same bits; attack the server (half an hour)
 	@$(BIN)/pytest tests/torture -m '' -k 'not sample' --timeout=1800
 
+test-gpu: .venv/.developer ## Everything for GPUs: a walk through all presets without one, and on a CUDA GPU parity, training, resuming, two ranks, decoding
+	@$(BIN)/pytest tests/invariants/test_gpu_walk.py tests/unit/training/test_device.py tests/gpu -m '' -rs --timeout=1200
+
 .venv/.fuzz: .venv/.developer
 	@$(INSTALL) -e '.[fuzz]'
 	@touch $@

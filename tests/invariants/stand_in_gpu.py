@@ -1,4 +1,6 @@
-"""A stand-in for a CUDA GPU, on machines without one: `python -m tests.invariants.stand_in_gpu` reports as JSON.
+"""A stand-in for a CUDA GPU, on machines without one.
+
+`python -m tests.invariants.stand_in_gpu [PRESET …]` reports as JSON; with `--control` also on what must be found.
 
 Tensors live on a device that PyTorch knows by shape and dtype only (`FakeTensorMode` on a Python backend), so the real
 code of training and decoding runs, with real autograd, on a device that is not the CPU. What a GPU would punish is
@@ -29,17 +31,58 @@ from torch.utils.flop_counter import flop_registry
 
 NAME = "standin"
 KEY = "AutocastPrivateUse1"
-HALF = (
-    "addbmm addmm addmv addr baddbmm bmm chain_matmul linalg_multi_dot conv1d conv2d conv3d conv_transpose1d "
-    "conv_transpose2d conv_transpose3d matmul mm mv prelu linear scaled_dot_product_attention"
-).split()
-"""Operations that autocast casts to the lower precision on CUDA (PyTorch, "Automatic Mixed Precision", op reference)."""
-SINGLE = (
-    "cosh cumprod cumsum dist exp expm1 group_norm layer_norm log log10 log1p log2 log_softmax nll_loss norm "
-    "pow prod reciprocal rms_norm rsqrt sinh softmax softplus sum tan"
-).split()
+HALF = [
+    "addbmm",
+    "addmm",
+    "addmv",
+    "addr",
+    "baddbmm",
+    "bmm",
+    "chain_matmul",
+    "linalg_multi_dot",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+    "matmul",
+    "mm",
+    "mv",
+    "prelu",
+    "linear",
+    "scaled_dot_product_attention",
+]
+"""Operations that autocast casts to the lower precision on CUDA, by PyTorch's page on automatic mixed precision."""
+SINGLE = [
+    "cosh",
+    "cumprod",
+    "cumsum",
+    "dist",
+    "exp",
+    "expm1",
+    "group_norm",
+    "layer_norm",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "log_softmax",
+    "nll_loss",
+    "norm",
+    "pow",
+    "prod",
+    "reciprocal",
+    "rms_norm",
+    "rsqrt",
+    "sinh",
+    "softmax",
+    "softplus",
+    "sum",
+    "tan",
+]
 """Operations that it casts to float32."""
-WIDEST = "addcdiv addcmul cat cross dot index_put scatter_add stack tensordot".split()
+WIDEST = ["addcdiv", "addcmul", "cat", "cross", "dot", "index_put", "scatter_add", "stack", "tensordot"]
 """Operations that it runs in their widest input dtype."""
 
 
@@ -86,7 +129,7 @@ def _is_float(value: Any) -> bool:
     return isinstance(value, Tensor) and value.dtype in (torch.float32, torch.bfloat16) and value.device.type == NAME
 
 
-READS = {"_local_scalar_dense", "nonzero", "equal", "is_nonzero", "masked_select", "unique_dim", "_unique2"}
+READS = {"_local_scalar_dense", "item", "nonzero", "equal", "is_nonzero", "masked_select", "unique_dim", "_unique2"}
 """Operations whose result the host has to wait for."""
 
 
@@ -105,7 +148,7 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.waits[f"{name} in {_place()}"] += 1
             if name == "equal":
                 return False
-        if name == "_local_scalar_dense":
+        if name in ("_local_scalar_dense", "item"):
             return args[0].dtype == torch.bool or 1
         found = func(*args, **kwargs)
         count = flop_registry.get(func._overloadpacket)
@@ -149,7 +192,9 @@ def main() -> None:
     from tests.invariants import gpu_walk
 
     register()
-    json.dump(gpu_walk.report(sys.argv[1:]), sys.stdout)
+    names = [name for name in sys.argv[1:] if name != "--control"]
+    found = gpu_walk.control() if "--control" in sys.argv else {}
+    json.dump({**found, **gpu_walk.report(names)}, sys.stdout)
 
 
 if __name__ == "__main__":

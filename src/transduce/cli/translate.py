@@ -188,8 +188,10 @@ def _translator(file: str, kind: str, options: dict[str, Any]) -> Translator:
         translator.languages.select(options["target_language"], options["source_language"])
     translator.read_images_from(options["image_folder"], file)
     device = place(translator.model, options["device"], options["run"])
-    if device != "cpu" and (options["engine"] == "ctranslate2" or options["workers"] is not None):
-        raise click.UsageError(f"--device {device} is for PyTorch; CTranslate2 runs on the CPU here")
+    if device == "mps" and options["engine"] == "ctranslate2":
+        raise click.UsageError("--device mps is for PyTorch; CTranslate2 has the CPU and CUDA")
+    if device != "cpu" and options["workers"] is not None:
+        raise click.UsageError(f"--workers divides a CPU; leave it out with --device {device}")
     translator.use_shortlist(options["shortlist"])
     return translator
 

@@ -74,6 +74,9 @@ class SelectedEngine:
             engine = "ctranslate2" if self.supports_ctranslate2 else "torch"
         if engine == "torch" and quantization not in ("float32", "int8"):
             raise SettingsError(f"PyTorch does not translate in {quantization}; choose float32 or int8")
+        device = self._contents.transducer.device.type
+        if engine == "torch" and quantization == "int8" and device != "cpu":
+            raise SettingsError(f"PyTorch translates in int8 on a CPU only, and the model is on {device}; use float32")
         if engine == "ctranslate2":
             check_model(translation_rejection, self._contents.model)
         precision: Precision = "int8" if (engine, quantization) == ("torch", "int8") else "float32"

@@ -63,9 +63,9 @@ class Recurrence(nn.Module):
     ) -> tuple[Tensor, Carried]:
         """Process a whole sequence.  (B T D) -> outputs of the top layer (B T N), final state of each layer (L B N).
 
-        Without `carried` the initial state is zero, which a bidirectional encoder requires. With `lengths`, on the CPU, row b
-        ends after `lengths[b]` tokens: its final state is the one at its end, and later outputs are zero. N is the width of
-        one direction, or of both concatenated.
+        Without `carried` the initial state is zero, which a bidirectional encoder requires. With `lengths`, on the CPU,
+        row b ends after `lengths[b]` tokens: its final state is the one at its end, and later outputs are zero. N is
+        the width of one direction, or of both concatenated.
         """
         finals: list[Carried] = []
         for index, layer in enumerate(self.layers):

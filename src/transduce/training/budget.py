@@ -16,8 +16,8 @@ from transduce.errors import SettingsError
 from transduce.training.config import TrainingConfig
 from transduce.training.memory import SMALLEST_MICRO_BATCH, ran_out_of_memory
 from transduce.training.step import TrainStep
-from transduce.training.update import read
 from transduce.training.task import BatchSource
+from transduce.training.update import read
 from transduce.training.validation import Validator
 
 WARM_UP_UPDATES = 2

@@ -24,9 +24,7 @@ LARGEST_GPU_MICRO_BATCH, GPU_MICRO_BATCH_VALUES = 2**14, 2**22
 """The same on a GPU, which computes far more at a time; not measured. Where memory runs out, a run halves it."""
 
 
-def default_micro_batch(
-    width: int, half: bool = False, update_tokens: int | None = None, device: str = "cpu"
-) -> int:
+def default_micro_batch(width: int, half: bool = False, update_tokens: int | None = None, device: str = "cpu") -> int:
     """Return the default micro-batch size in tokens for a model of this width; on a CPU twice as large with bfloat16.
 
     On a CPU an update of `update_tokens` has at least two micro-batches: one alone would leave all cores but one idle.
@@ -50,9 +48,9 @@ class TrainingConfig(Config):
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Device to train on. auto is the CPU, for as long as no GPU has passed the tests (`make test-gpu`)."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Precision of matrix products; auto is bfloat16 on a CUDA GPU that has it, and on a CPU with instructions for it (AVX512-BF16,
-    AMX) for models of width 128 or more; float32 elsewhere. On a CPU validation stays in float32. The choice is saved
-    with the run: resumed on another machine, it keeps its precision."""
+    """Precision of matrix products; auto is bfloat16 on a CUDA GPU that has it, and on a CPU with instructions for it
+    (AVX512-BF16, AMX) for models of width 128 or more; float32 elsewhere. Validation stays in float32. The choice is
+    saved with the run: resumed on another machine, it keeps its precision."""
     batch_tokens: Count | Literal["auto"] = 4096
     """Batch size in tokens per side, including padding; auto chooses it by the size of the corpus, and
     `micro_batch_tokens` by the free memory."""

@@ -127,7 +127,7 @@ class Muon(Optimizer):
         for matrix in used:
             if BUFFER not in self.state[matrix.weight]:
                 self.state[matrix.weight][BUFFER] = torch.zeros_like(matrix.weight)
-        if used and used[0].weight.device.type != "cpu" and not self.sharded:
+        if self._on_device(used):
             self._step_on_device(used)
             return
         updates: list[Tensor | None] = [None] * len(used)
@@ -159,6 +159,9 @@ class Muon(Optimizer):
             for part in torch.split(nesterov, matrix.parts)
         ]
         return spread_like(torch.cat(parts), weight)
+
+    def _on_device(self, used: Sequence[Matrix]) -> bool:
+        return bool(used) and used[0].weight.device.type != "cpu" and not self.sharded
 
     def _step_on_device(self, used: Sequence[Matrix]) -> None:
         """The same step without waiting for the device: a step to be skipped has a gradient and a rate of zero."""

@@ -52,9 +52,7 @@ class OverlappedReduction:
                 work.wait()
             parts = torch.split(flat, [parameter.numel() for parameter in bucket])
             gradients = [parameter.grad for parameter in bucket if parameter.grad is not None]
-            torch._foreach_copy_(
-                gradients, [part.view_as(own) for part, own in zip(parts, gradients, strict=True)]
-            )
+            torch._foreach_copy_(gradients, [part.view_as(own) for part, own in zip(parts, gradients, strict=True)])
         self._sent = []
 
     def _ready(self, number: int, _: Tensor) -> None:

@@ -148,11 +148,19 @@ class CTranslate2Engine:
         with self._loading:
             if self._translator is None:
                 with contextlib.nullcontext() if self._exported else self.exported():
-                    workers, threads = self.parallelism.workers, self.parallelism.threads
-                    self._translator = library().Translator(
-                        str(self._exported), device="cpu", inter_threads=workers, intra_threads=threads
-                    )
+                    self._translator = library().Translator(str(self._exported), **self._place())
             return self._translator
+
+    def _place(self) -> dict[str, Any]:
+        """Where it translates: on the GPU of the model, one batch at a time, or on the CPU, as divided."""
+        device = self._contents.transducer.device
+        if device.type == "cuda":
+            return {"device": "cuda", "device_index": device.index or 0}
+        return {
+            "device": "cpu",
+            "inter_threads": self.parallelism.workers,
+            "intra_threads": self.parallelism.threads,
+        }
 
     def _search(self, active: Sequence[ActiveRequest], options: SearchOptions) -> Iterator[ActiveRequest]:
         """Search for the hypotheses of requests with the same options.

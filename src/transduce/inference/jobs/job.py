@@ -114,11 +114,11 @@ class TranslationJob:
 
     @classmethod
     def of(cls, translator: Translator, options: JobOptions) -> TranslationJob:
-        """Resolve the options and select the engine: PyTorch for a model that is not on the CPU."""
+        """Resolve the options and select the engine: PyTorch on a GPU, unless CTranslate2 is requested."""
         if not options.has_languages:
             translator.languages.prefix()  # check before anything is read or written
         on_cpu = all(parameter.device.type == "cpu" for parameter in translator.model.parameters())
-        engine = options.engine if on_cpu else "torch"
+        engine = options.engine if on_cpu or options.engine != "auto" else "torch"
         if engine == "auto" and options.quantization != "float32" and translator.engine.supports_ctranslate2:
             engine = "ctranslate2"  # translations differ slightly either way
         translator.use(engine, options.quantization)

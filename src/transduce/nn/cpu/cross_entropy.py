@@ -16,7 +16,7 @@ from transduce.nn.linear import FullProducts, HalfProducts, Products, sum_dtype
 CHUNK_ELEMENTS = 2**22
 """Scores in the buffer: 16 MB of float32, about the size of a CPU cache."""
 DEVICE_CHUNK_ELEMENTS = 2**26
-"""The same on a GPU: 256 MB. Its products need thousands of rows to be fast, and each chunk launches some 20 kernels."""
+"""The same on a GPU: 256 MB. Products of few rows are slow there, and each chunk launches some 20 kernels."""
 FITS = 60.0
 """Scores up to this cannot overflow float32, whose limit is exp(88), even summed over a vocabulary."""
 
