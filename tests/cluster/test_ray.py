@@ -114,13 +114,3 @@ def test_the_command_is_killed_and_run_again(nodes: ThreeNodes, trained: Path, t
     process.communicate()
     assert "complete before: " in finished(translate(*command))
     assert output.read_bytes() == alone.read_bytes()
-
-
-def test_a_cluster_that_cannot_be_reached_is_one_sentence(trained: Path, tmp_path: Path) -> None:
-    pytest.importorskip("ray", reason="needs ray; `make test-cluster` installs it")
-    (tmp_path / "big.txt").write_text("a b\n")
-    process = translate(trained, tmp_path / "big.txt", "--output", tmp_path / "out", "--ray", "127.0.0.1:1")
-    _, message = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 66, message
-    assert "error: --ray 127.0.0.1:1: cannot be reached" in message and "Traceback" not in message
-    assert not (tmp_path / "out.blocks").exists()

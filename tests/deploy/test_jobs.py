@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,10 @@ from torch.distributed.run import get_args_parser
 
 from tests.deploy.files import ROOT
 from tests.deploy.kubernetes_schema import jobs
+from transduce.cli.main import run
 from transduce.cli.train import command as train
 from transduce.cli.translate import command as translate
+from transduce.inference.jobs.merge import merge
 from transduce.inference.jobs.shards import Shard, read_shard
 
 FOUND = jobs()
@@ -93,40 +94,22 @@ def test_training_resumes_if_there_is_a_run() -> None:
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="runs scripts of bash; installing bash removes this skip")
-def test_an_array_translates_and_merges(place: Path) -> None:
-    """The script, with `srun` and `transduce` as they are on a host of Slurm."""
+def test_an_array_translates_and_merges(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The script with a stand-in for `srun` that notes the command, which is then run."""
     (place / "big.txt").write_text("a b c\n" * 700)
-    programs = {
-        "srun": 'exec "$@"',
-        "transduce": f'exec "{sys.executable}" -m transduce "$@"',
-    }
-    for name, body in programs.items():
-        (place / "bin").mkdir(exist_ok=True)
-        (place / f"bin/{name}").write_text(f"#!/bin/bash\n{body}\n")
-        (place / f"bin/{name}").chmod(0o755)
-    environment = {
-        **os.environ,
-        "PATH": f"{place / 'bin'}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT / "src"),
-        "MODEL": "run",
-        "INPUT": "big.txt",
-        "OUTPUT": "out.txt",
-        "OPTIONS": "--engine torch --block-lines 512",
-        "SLURM_ARRAY_TASK_MIN": "0",
-        "SLURM_ARRAY_TASK_COUNT": "2",
-    }
+    (place / "bin").mkdir()
+    (place / "bin/srun").write_text("#!/bin/bash\nprintf '%s\\n' \"$@\"\n")
+    (place / "bin/srun").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{place / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    job = {"MODEL": "run", "INPUT": "big.txt", "OUTPUT": "out.txt", "OPTIONS": "--engine torch --block-lines 512"}
+    for name, value in {**job, "SLURM_ARRAY_TASK_MIN": "0", "SLURM_ARRAY_TASK_COUNT": "2"}.items():
+        monkeypatch.setenv(name, value)
+    script = ["bash", str(SLURM / "translate.sbatch")]
     for task in ("0", "1"):
-        script = ["bash", str(SLURM / "translate.sbatch")]
-        subprocess.run(script, env={**environment, "SLURM_ARRAY_TASK_ID": task}, cwd=place, check=True)
-    merge = [str(place / "bin/transduce"), "merge", "out.txt"]
-    done = subprocess.run(merge, env=environment, cwd=place, check=True, capture_output=True, text=True)
-    assert done.stdout == "out.txt: 700 lines of 2 blocks\n"
-    refused = subprocess.run(
-        ["bash", str(SLURM / "translate.sbatch")],
-        env={name: value for name, value in environment.items() if name != "MODEL"},
-        cwd=place,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+        monkeypatch.setenv("SLURM_ARRAY_TASK_ID", task)
+        printed = subprocess.run(script, check=True, capture_output=True, text=True).stdout.splitlines()
+        assert printed[0] == "transduce" and run(printed[1:]) == 0
+    assert merge("out.txt").lines == 700
+    monkeypatch.delenv("MODEL")
+    refused = subprocess.run(script, capture_output=True, text=True, check=False)
     assert refused.returncode != 0 and "MODEL: set it to the run or model folder" in refused.stderr

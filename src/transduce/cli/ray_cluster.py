@@ -12,6 +12,7 @@ import itertools
 import json
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -32,7 +33,7 @@ PATHS = ("run", "terms", "shortlist", "image_folder")
 """Options that name files, which actors resolve in another folder."""
 WAIT_NOTE_SECONDS = 30.0
 """Between two notes that there is no room for actors."""
-CONNECT_SECONDS = 30
+CONNECT_SECONDS = 10.0
 
 
 class BlockActor:
@@ -216,6 +217,7 @@ def _connected(address: str) -> Iterator[Any]:
         import ray
     except ImportError:
         raise SettingsError("--ray needs the package ray; install it with `pip install 'transduce[ray]'`") from None
+    _check_address(address)
     before = signal.getsignal(signal.SIGTERM) if threading.current_thread() is threading.main_thread() else None
     try:
         local = {"include_dashboard": False} if address == "local" else {}
@@ -228,6 +230,21 @@ def _connected(address: str) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _check_address(address: str) -> None:
+    """Raise if nothing listens at host:port; Ray would try again for minutes."""
+    host, colon, port = address.rpartition(":")
+    if address in ("auto", "local"):
+        return
+    if not (colon and host and port.isdecimal()) or "/" in host:
+        raise SettingsError(f"--ray {address}: must be auto, local, or host:port of the head node")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise MissingInput(
+            f"--ray {address}: cannot be reached ({one_line(error)}); is the head node running?"
+        ) from None
 
 
 def _share(ray: Any, options: dict[str, Any]) -> tuple[Share, dict[str, Any]]:

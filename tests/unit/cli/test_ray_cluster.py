@@ -71,6 +71,19 @@ def test_without_ray_one_sentence_says_how_to_get_it(
     assert not Path("out.blocks").exists()
 
 
+def test_an_address_that_is_wrong_is_one_sentence_at_once(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("ray", reason="needs ray; pip install 'transduce[ray]' removes this skip")
+    for address, code, words in (
+        ("127.0.0.1:1", 66, "--ray 127.0.0.1:1: cannot be reached ("),
+        ("nowhere", 2, "--ray nowhere: must be auto, local, or host:port"),
+        ("ray://127.0.0.1:10001", 2, "must be auto, local, or host:port"),
+        ("127.0.0.1:99999999", 66, "cannot be reached"),
+    ):
+        assert run(["translate", "run", "a.txt", "--output", "out", "--ray", address]) == code
+        assert words in complaint(capsys.readouterr())
+    assert not Path("out.blocks").exists()
+
+
 def test_a_node_has_as_many_actors_as_fit() -> None:
     assert Share(2, 0).fit({"CPU": 7.0}) == 3
     assert Share(1, 1).fit({"CPU": 8.0, "GPU": 2.0}) == 2
