@@ -102,6 +102,9 @@ bench-serve: .venv/.developer ## The server against servers without a scheduler,
 bench-train: .venv/.developer ## Training speed and memory against torch.nn and Hugging Face (minutes)
 	@$(BIN)/python bench/train.py
 
+bench-clean: .venv/.developer ## Precision and recall of the detectors of `transduce clean` on corpora with planted faults (minutes)
+	@$(BIN)/python bench/clean.py
+
 bench-defaults: .venv/.developer ## What the defaults give on public corpora of many kinds, from files alone; DEFAULTS="--tasks scan --quick" for less (a day; resumes)
 	@$(BIN)/python bench/defaults.py $(DEFAULTS)
 

@@ -1,1 +1,1 @@
-"""Prepared corpora, batches by token budget, synthetic tasks and the demo corpus."""
+"""Cleaning of raw corpora, prepared corpora, batches by token budget, synthetic tasks and the demo corpus."""

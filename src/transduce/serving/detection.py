@@ -54,4 +54,4 @@ class Detector:
 
 
 DETECTOR = Detector()
-"""One for the whole process: its statistics take 60 MB."""
+"""One for the whole process."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,18 +19,17 @@ if TYPE_CHECKING:
 
 _LABELS = {"nb": "no"}
 """py3langid's names of languages that have another one elsewhere."""
+_LOADING = threading.Lock()
 MAX_CHARACTERS = 300
 """Of a longer line the beginning is enough."""
 
 
 class Identifier:
-    """Scores lines for every language that it knows. The statistics take 60 MB and are loaded at the first use."""
+    """Scores lines for every language that it knows."""
 
     def __init__(self, missing: str) -> None:
         """`missing` is the error if py3langid is not installed."""
-        self._lock = threading.Lock()
         self._missing = missing
-        self._identifier: LanguageIdentifier | None = None
 
     @property
     def labels(self) -> list[str]:
@@ -53,14 +53,20 @@ class Identifier:
         return found
 
     def _load(self) -> LanguageIdentifier:
-        with self._lock:
-            if self._identifier is None:
-                try:
-                    from py3langid.langid import MODEL_FILE, LanguageIdentifier
-                except ImportError:
-                    raise TransduceError(self._missing) from None
-                self._identifier = LanguageIdentifier.from_model_file(MODEL_FILE)
-            return self._identifier
+        try:
+            import py3langid.langid  # noqa: F401
+        except ImportError:
+            raise TransduceError(self._missing) from None
+        with _LOADING:
+            return _statistics()
+
+
+@cache
+def _statistics() -> LanguageIdentifier:
+    """Load the statistics at the first use, once for the whole process: they take 60 MB."""
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE)
 
 
 def temperature(text: str) -> float:

@@ -92,3 +92,18 @@ def test_a_pipeline_ends_with_a_table_and_is_reused(
     third, _ = carry_out(changed, tmp_path, capsys)
     again = [name for name, stage in third.items() if not stage["reused"]]
     assert again == ["compress", "evaluate"]
+
+
+def test_a_damaged_result_is_made_again_and_a_stage_can_be_the_last(
+    settings: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, _ = carry_out(settings, tmp_path, capsys, "--until", "clean")
+    assert [*first] == ["clean"]
+    target = Path(first["clean"]["folder"]) / "target.txt"
+    before = target.read_text()
+    target.write_text(before + "more\n")
+    again, _ = carry_out(settings, tmp_path, capsys, "--until", "clean")
+    assert not again["clean"]["reused"]
+    assert target.read_text() == before
+    Path(settings["data"]["train"]["source"]).touch()
+    assert carry_out(settings, tmp_path, capsys, "--until", "clean")[0]["clean"]["reused"]

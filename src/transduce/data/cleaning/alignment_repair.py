@@ -33,11 +33,13 @@ MAX_SHARE = 0.4
 TOP = 0.95
 MAX_OVERLAP = 0.12
 """Nor is a corpus of which more true pairs than this score lower than the highest random ones."""
-BINS = 24
+BINS = 16
 MAX_EVIDENCE = 7.0
 """Maximum log-likelihood ratio of one line: histograms do not support more."""
 SHIFT_SHARE = 1e-3
 """Prior probability that a run of shifted lines begins at a line."""
+CAUTION = 1.5
+"""How many times likelier than not a pair must be misaligned to be removed."""
 END_SHARE = 0.05
 """Prior probability that a run ends at a line."""
 
@@ -56,26 +58,25 @@ class Stratum:
         size = len(edges) + 1
         observed = np.bincount(np.searchsorted(edges, own), minlength=size) / len(own)
         null = np.bincount(np.searchsorted(edges, random), minlength=size) / len(random)
-        floor = 0.5 / len(own)
-        true = np.maximum(observed - share * null, floor)
-        ratios = np.log(true / (1 - share)) - np.log(np.maximum(null, 0.5 / len(random)))
-        return cls(edges, np.clip(_rising(ratios, observed + null), -MAX_EVIDENCE, MAX_EVIDENCE))
+        # A random pair of the corpus may fall into any bin: what it adds is taken away before bins are pooled.
+        true = _rising(observed - share * null, np.maximum(null, 0.5 / len(random)))
+        ratios = np.log(np.maximum(true, 0.0) + 0.5 / len(own)) - np.log(1 - share)
+        return cls(edges, np.clip(ratios, -MAX_EVIDENCE, MAX_EVIDENCE))
 
     def __call__(self, scores: Numbers) -> Numbers:
         found: Numbers = self.ratios[np.searchsorted(self.edges, scores)]
         return found
 
 
-def _rising(values: Numbers, weights: Numbers) -> Numbers:
-    """Return the nearest values that never fall (pool adjacent violators)."""
+def _rising(numerators: Numbers, denominators: Numbers) -> Numbers:
+    """Return quotients that never fall: where one does, both are pooled (pool adjacent violators)."""
     blocks: list[list[float]] = []
-    for value, weight in zip(values.tolist(), weights.tolist(), strict=True):
-        blocks.append([value, max(weight, 1e-9), 1])
-        while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
-            later, before = blocks.pop(), blocks[-1]
-            total = before[1] + later[1]
-            before[:] = [(before[0] * before[1] + later[0] * later[1]) / total, total, before[2] + later[2]]
-    return np.repeat([block[0] for block in blocks], [int(block[2]) for block in blocks])
+    for numerator, denominator in zip(numerators.tolist(), denominators.tolist(), strict=True):
+        blocks.append([numerator, denominator, 1])
+        while len(blocks) > 1 and blocks[-2][0] * blocks[-1][1] > blocks[-1][0] * blocks[-2][1]:
+            last = blocks.pop()
+            blocks[-1] = [one + other for one, other in zip(blocks[-1], last, strict=True)]
+    return np.repeat([block[0] / block[1] for block in blocks], [int(block[2]) for block in blocks])
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ class Judge:
         levels = np.concatenate([_levels(*part) for part in parts if len(part[0]) and len(part[1])])
         if not len(levels):
             return cls(bounds, [], 1.0, 1.0)
-        share = float(np.clip(np.median([np.mean(levels < level) / level for level in LEVELS]), 1e-4, 1.0))
+        share = _share(levels)
         overlap = float(np.mean(levels < TOP)) - TOP * share
         return cls(bounds, [_stratum(*part, min(share, MAX_SHARE)) for part in parts], share, overlap)
 
@@ -125,10 +126,17 @@ def _levels(own: Numbers, random: Numbers) -> Numbers:
     return found
 
 
+def _share(levels: Numbers) -> float:
+    """Estimate the share of pairs that are as random ones, whose levels are uniform."""
+    return float(np.clip(np.median([np.mean(levels < level) / level for level in LEVELS]), 1e-4, 1.0))
+
+
 def _stratum(own: Numbers, random: Numbers, share: float) -> Stratum:
+    """Learn a stratum, whose share may exceed that of the corpus as much as it does by accident (two deviations)."""
     if len(own) < MIN_PAIRS // 4 or len(random) < MIN_PAIRS // 4:
         return Stratum(np.zeros(0), np.zeros(1))
-    return Stratum.learn(own, random, share)
+    most = share + 2 * float(np.sqrt(share / len(own)))
+    return Stratum.learn(own, random, float(np.clip(_share(_levels(own, random)), share, most)))
 
 
 class Alignment(NamedTuple):
@@ -222,7 +230,7 @@ def _transitions(shifts: int, share: float) -> Numbers:
     size = shifts + 1
     found = np.full((size, size), np.log(SHIFT_SHARE / shifts))
     share = min(share, 0.5)
-    found[:, -1] = np.log(share)
+    found[:, -1] = np.log(share / CAUTION)
     found[1:shifts, 0] = np.log(END_SHARE)
     found[np.arange(1, shifts), np.arange(1, shifts)] = np.log(1 - END_SHARE)
     found[-1, 0] = found[0, 0] = np.log(1 - share)

@@ -2,8 +2,8 @@
 
 The pairs are written to disk and read again by one detector after the other, each of which judges what the ones
 before have left. In memory, a pair has a verdict of one byte, two lengths of four bytes, a line number, a hash and a
-score of eight bytes each, and for a while the sorted hashes of one band: less than 100 bytes in all. Time is linear in the
-corpus, apart from sorting hashes.
+score of eight bytes each, and for a while the sorted hashes of one band: less than 100 bytes in all. Time is linear in
+the corpus, apart from sorting hashes.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class CleaningConfig(Config):
     """Remove pairs that occurred before, apart from case, punctuation and spaces."""
     near_duplicates: bool = True
     """Remove pairs that are nearly equal to an earlier one (MinHash)."""
-    similarity: float = pydantic.Field(default=0.8, ge=0.5, le=1)
+    similarity: float = pydantic.Field(default=0.85, ge=0.5, le=1)
     """Minimum fraction of common trigrams of characters, of both sides together, of nearly equal pairs."""
     misaligned: bool = True
     """Remove pairs that are no translations of each other, by which words translate which in the rest of the corpus."""

@@ -28,7 +28,7 @@ _PART = re.compile(
 )
 _HANGUL = re.compile("[\uac00-\ud7a3]")
 _PROCLITICS = re.compile(
-    "(?:[\u0648\u0641]?(?:\u0627\u0644|\u0644\u0644|[\u0628\u0643\u0644])?|[\u05d5\u05e9]?[\u05d4\u05d1\u05dc\u05db\u05de]?)(?=\\w{3})"
+    "(?:[\u0648\u0641]?(?:[\u0628\u0643\u0644]?\u0627\u0644|\u0644\u0644)|[\u05d5\u05e9]?[\u05d4\u05d1\u05dc\u05db\u05de])(?=\\w{3})"
 )
 """Conjunctions, prepositions and articles that Arabic and Hebrew write as one with the next word."""
 RUN_LETTERS = 3
