@@ -105,7 +105,9 @@ def read_toml(path: Path) -> Table:
     try:
         return tomllib.loads(text)
     except RecursionError:
-        raise SettingsError(f"{path}: is not valid TOML (nested too deeply); give a recipe, which is a TOML file") from None
+        raise SettingsError(
+            f"{path}: is not valid TOML (nested too deeply); give a recipe, which is a TOML file"
+        ) from None
     except ValueError as error:  # bad syntax, or a number of thousands of digits
         raise SettingsError(f"{path}: is not valid TOML ({error}); give a recipe, which is a TOML file") from None
 
