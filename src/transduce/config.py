@@ -144,15 +144,17 @@ def read_toml(path: Path) -> Table:
     except OSError as error:
         raise MissingInput(f"{path}: cannot be read ({error.strerror}); check the path") from None
     except UnicodeDecodeError as error:
-        raise SettingsError(f"{path}: is not valid TOML ({error})") from None
+        raise SettingsError(f"{path}: is not valid TOML ({error}); give a recipe, which is a TOML file") from None
     except ValueError:
         raise MissingInput(f"{path}: the path contains a NUL character; check the path") from None
     try:
         return tomllib.loads(text)
     except RecursionError:
-        raise SettingsError(f"{path}: is not valid TOML (nested too deeply)") from None
+        raise SettingsError(
+            f"{path}: is not valid TOML (nested too deeply); give a recipe, which is a TOML file"
+        ) from None
     except ValueError as error:  # bad syntax, or a number of thousands of digits
-        raise SettingsError(f"{path}: is not valid TOML ({error})") from None
+        raise SettingsError(f"{path}: is not valid TOML ({error}); give a recipe, which is a TOML file") from None
 
 
 def write_toml(table: Table) -> str:

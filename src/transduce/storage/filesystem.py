@@ -84,6 +84,8 @@ def create_parents(path: Path, shown: Path | None = None) -> Iterator[None]:
     """
     with storage_errors(shown or path):
         created = [parent for parent in path.parents if not parent.exists()]
+        if (above := next((parent for parent in path.parents if parent.is_file()), None)) is not None:
+            raise NotADirectoryError(errno.ENOTDIR, f"{above.name} is a file")
         path.parent.mkdir(parents=True, exist_ok=True)
         for parent in created:
             sync(parent.parent)  # otherwise files forced to disk inside may have no name after a power cut

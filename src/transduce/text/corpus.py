@@ -156,7 +156,10 @@ class CorpusFiles(Config):
             raise ValueError(str(error).rpartition(", or give")[0]) from None
         kind = "jsonl" if kind == "json" else kind
         if kind not in PAIRED:
-            raise ValueError(f"no format follows from the name {self.path!r}; set format to one of {', '.join(PAIRED)}")
+            raise ValueError(
+                f"no format follows from the name {self.path!r}; set format (--path-format) to one of "
+                f"{', '.join(PAIRED)}"
+            )
         return kind  # type: ignore[return-value]
 
     @property

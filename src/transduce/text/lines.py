@@ -160,6 +160,8 @@ def open_bytes(path: str | Path, meter: Meter | None = None) -> Iterator[io.Buff
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{name}: the gzip file is damaged or truncated ({error}); download it again") from None
     except OSError as error:
+        if isinstance(error, IsADirectoryError):
+            raise MissingInput(f"{name}: is a folder; give a file") from None
         raise MissingInput(f"{name}: cannot be read ({error.strerror or error}); check the path") from None
 
 

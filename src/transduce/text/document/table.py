@@ -137,8 +137,8 @@ class Table:
         """Return a value of a row; a row without it is an error."""
         if place >= len(row.cells):
             raise DataError(
-                f"{self.name}:{row.number}: no column {place + 1}: the row has {len(row.cells)} columns, counted from "
-                "1; fix the row or choose another column"
+                f"{self.name}:{row.number}: no column {place + 1}: the row has only {len(row.cells)}; fix the row or "
+                "choose another column, counted from 1"
             )
         return self.value(row.cells[place])
 
