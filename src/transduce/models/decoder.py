@@ -239,6 +239,8 @@ class DecoderStep:
         self.pre_norm = pre_norm
         self.shape = shape
         self.scale = shape.scale
+        self._nothing = next(blocks.parameters()).detach().new_zeros(1, 1, 1)
+        """What `baddbmm` adds to scores, 0 times."""
         self._has_relative_embeddings = any(isinstance(module, RelativeEmbeddings) for module in blocks.modules())
         self._hooks = [module._forward_hooks for module in blocks.modules() if isinstance(module, HookPoint)]
 
@@ -266,8 +268,8 @@ class DecoderStep:
 
     def _self_attention(self, qkv: Tensor, number: int, group: StepContext) -> Tensor:
         """(R H·K + G·K + G·V) -> (R H·V)."""
-        sentences, shape = len(group.past.lengths), self.shape
-        query, key, value = torch.split(qkv, shape.widths, dim=-1)
+        sentences, shape = group.past.lengths.shape[0], self.shape
+        query, key, value = qkv.split_with_sizes(shape.widths, dim=-1)
         query_SHWK, key_SGWK = (self._split(part, sentences, shape.key_dim) for part in (query, key))
         if group.turn is not None:
             query_SHWK, key_SGWK = (group.turn(part).type_as(part) for part in (query_SHWK, key_SGWK))
@@ -278,14 +280,15 @@ class DecoderStep:
         """(R H·K) -> (R H·V)."""
         assert group.memory is not None, "cross-attention needs a memory"
         keys, values = group.memory.keys[number], group.memory.values[number]
-        return self._mix(self._split(query, len(keys), self.shape.key_dim), keys, values, group.memory_bias)
+        return self._mix(self._split(query, keys.shape[0], self.shape.key_dim), keys, values, group.memory_bias)
 
     def _mix(self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Tensor:
         """Attention of rows to their sentence's keys and values.  (S H W K), (S G M K), (S G M V) -> (R H·V)."""
         sentences, heads, width, _ = query.shape
         shared = key.shape[1] != heads  # heads that share keys are further rows of these
         query_NQK = query.reshape(sentences * key.shape[1], -1, query.shape[3]) if shared else query.flatten(0, 1)
-        score_NQM = torch.bmm(query_NQK, key.flatten(0, 1).transpose(1, 2)).mul_(self.scale)
+        key_NKM = key.flatten(0, 1).transpose(1, 2)
+        score_NQM = torch.baddbmm(self._nothing, query_NQK, key_NKM, beta=0, alpha=self.scale)
         if bias is not None:
             score_SHWM = score_NQM.view(sentences, heads, width, -1)
             score_SHWM += bias
@@ -317,9 +320,8 @@ def _norm(norm: Any) -> Norm:
     """A norm without its module."""
     if isinstance(norm, nn.RMSNorm):
         return partial(F.rms_norm, normalized_shape=norm.normalized_shape, weight=norm.weight, eps=norm.eps)
-    return partial(
-        F.layer_norm, normalized_shape=norm.normalized_shape, weight=norm.weight, bias=norm.bias, eps=norm.eps
-    )
+    shape, weight, bias, eps = norm.normalized_shape, norm.weight, norm.bias, norm.eps
+    return lambda hidden: torch.layer_norm(hidden, shape, weight, bias, eps)  # without the checks of F.layer_norm
 
 
 def _gated(activation: Callable[[Tensor], Tensor], gate_up: Tensor) -> Tensor:

@@ -95,6 +95,8 @@ class ActiveRequest:
         Counting finished hypotheses alone (`beam_finished`) stops too early where a model is confident: unlikely early
         endings fill the beam while the best hypothesis, far better than all of them, is unfinished.
         """
+        if not any(self.finished):  # at most steps; no rule stops a search without any
+            return False
         width, stop = self.options.width, self.options.stop_rule
         if stop == "exact":
             # A log-probability only falls; the best score that a beam can reach is its own over the largest penalty.
