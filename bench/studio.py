@@ -1,8 +1,8 @@
 """Latency of everything that a person does in the studio, in a real browser: `make bench-studio`.
 
 Two Transformers with random weights, since products take the same time whatever the weights are: *demo*, with the
-sizes of the model of `transduce demo pronoun`, and *base*, the paper's base model with 37,000 tokens. Both translate
-sentences of 14 words into 20 tokens, with a beam of 4. Chromium and `transduce studio` share the machine. A time is that
+sizes of the model of `transduce demo pronoun`, and *base*, the paper's base model with 37,000 tokens. Both
+translate 14 words into 20 tokens, with a beam of 4. Chromium and `transduce studio` share the machine. A time is that
 from the event until the page shows what it is about and has painted a frame, in milliseconds; the median of several
 sentences, which are new each time, so that nothing is remembered.
 
