@@ -72,7 +72,7 @@ fuzz: .venv/.fuzz ## Send 10,000 requests made by schemathesis to all routes of 
 	@$(INSTALL) -e '.[browser]'
 	@touch $@
 
-test-browser: .venv/.browser ## Use the studio in a real browser (Chromium must be installed; two minutes)
+test-browser: .venv/.browser ## Use the studio in a real browser and attack it with 200 payloads (Chromium must be installed; minutes)
 	@$(BIN)/pytest tests/browser tests/unit/inspection/test_page_tour.py -m '' -rs
 
 .venv/.ray: .venv/.developer
@@ -85,7 +85,7 @@ test-cluster: .venv/.ray ## Translate on a Ray cluster and train on two hosts, a
 soak: .venv/.developer ## Ten minutes of mixed load on a server: memory, files and latency; SOAK="--minutes 1" for less
 	@$(BIN)/python -m tests.torture.soak $(SOAK)
 
-bench: bench-train bench-decode bench-serve bench-bulk bench-scale bench-language-model bench-fine-tuning bench-tagging bench-long-attention ## Run all bench-* targets: speed and memory, against other implementations where there are any (hours)
+bench: bench-train bench-decode bench-serve bench-bulk bench-scale bench-language-model bench-fine-tuning bench-tagging bench-studio bench-long-attention ## Run all bench-* targets: speed and memory, against other implementations where there are any (hours)
 
 bench-scale: .venv/.developer ## Time and memory of preparing and opening 1 and 20 million pairs (half an hour)
 	@$(BIN)/python bench/scale.py
@@ -119,6 +119,9 @@ bench-fine-tuning: .venv/.developer ## Fine-tuning against training from random 
 
 bench-language-model: .venv/.developer ## A small GPT against a plain torch training loop, on Tiny Shakespeare (minutes)
 	@$(BIN)/python bench/language_model.py
+
+bench-studio: .venv/.browser ## Latency of everything one does in the studio, in a real browser, with a small and a base model; STUDIO="--rounds 2" for less (minutes; Chromium must be installed)
+	@$(BIN)/python bench/studio.py $(STUDIO)
 
 bench-tagging: .venv/.developer ## What pre-training adds to tagging with a small BERT, three seeds (a quarter of an hour)
 	@$(BIN)/python bench/tagging.py

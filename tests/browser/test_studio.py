@@ -44,6 +44,31 @@ def test_a_translation_is_typed_read_and_continued_from_another_token(visit: Vis
     visit.check()
 
 
+def test_another_token_is_chosen_and_a_head_switched_off_by_keyboard(visit: Visit) -> None:
+    page = visit.open("#/translate")
+    visit.translate(TEXT)
+    page.locator(".sentence .target .token").nth(1).focus()
+    before = _tokens(page)
+    page.keyboard.press("Enter")
+    card = page.get_by_role("dialog", name="Alternatives")
+    card.locator("button.choice:focus").wait_for()
+    page.keyboard.press("Escape")
+    card.wait_for(state="hidden")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    card.locator("button.choice:focus").wait_for()
+    page.keyboard.press("Enter")
+    page.get_by_text(re.compile("kept")).wait_for()
+    after = _tokens(page)
+    assert after[:2] == before[:2] and after[2] != before[2]
+    page.get_by_role("link", name="Intervene").focus()
+    page.keyboard.press("Enter")
+    page.locator(".board [role=switch], .board button[aria-checked]").first.focus()
+    page.keyboard.press("Space")
+    page.get_by_text("Intact model").wait_for()
+    visit.check()
+
+
 def test_a_pruned_branch_is_forced_and_compared(visit: Visit) -> None:
     page = visit.open("#/translate")
     visit.translate(TEXT)
@@ -80,6 +105,9 @@ def test_every_view_opens_without_an_error_at_each_size(chromium: Any, address: 
             page = visit.open(f"#/{name}")
             page.locator(f"[data-tab={name}][aria-current=page]").wait_for()
             page.wait_for_timeout(700)
+            assert not page.locator("#unable").count(), f"{name} says that the model has no such view"
+            tab = page.locator(f"[data-tab={name}]").bounding_box()
+            assert 0 <= tab["x"] and tab["x"] + tab["width"] <= page.viewport_size["width"], f"{name} is out of view"
             wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
             assert wide <= 0, f"{name} is {wide} pixels too wide on a {size}"
         visit.check()
@@ -120,7 +148,14 @@ def test_a_link_restores_the_view_and_the_sentence(visit: Visit) -> None:
 def test_a_saved_page_works_without_a_server(visit: Visit, tmp_path: Path) -> None:
     page = visit.open("#/translate")
     visit.translate(TEXT)
-    for tab, shown in (("Attention", ".heat-map"), ("Beam tree", "[role=tree]")):
+    views = {
+        "Attention": ".heat-map",
+        "Beam tree": "[role=tree]",
+        "Inside": ".lens",
+        "The paper": ".lesson",
+        "Translate": ".translation",
+    }
+    for tab, shown in views.items():
         page.get_by_role("link", name=tab).click()
         page.locator(f"#main {shown}").first.wait_for()
         page.wait_for_timeout(500)

@@ -1,4 +1,5 @@
 // Type, and the translation appears; change a token, and the model continues from there.
+import { plainArray } from "../lib/arrays.js";
 import { h, replace, debounced } from "../lib/element.js";
 import { counted } from "../lib/numbers.js";
 import { shortened } from "../lib/tokens.js";
