@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from transduce.config import Table
+from transduce.config import Config, Table
 from transduce.errors import CannotCreate, DataError, SettingsError, suggestion
 from transduce.inference.search.options import SearchOptions
 from transduce.models.transformer import TransformerConfig
@@ -39,7 +39,7 @@ SHORT = {
     "target_language": "data",
 }
 """Settings outside [training] that are given by their name alone, and their tables."""
-ELSEWHERE = {"model": TransformerConfig, "tokenizer": TokenizerConfig, "search": SearchOptions}
+ELSEWHERE: dict[str, type[Config]] = {"model": TransformerConfig, "tokenizer": TokenizerConfig, "search": SearchOptions}
 """Tables whose settings are given as a table."""
 
 
