@@ -41,6 +41,20 @@ SHORT = {
 """Settings outside [training] that are given by their name alone, and their tables."""
 ELSEWHERE: dict[str, type[Config]] = {"model": TransformerConfig, "tokenizer": TokenizerConfig, "search": SearchOptions}
 """Tables whose settings are given as a table."""
+OTHER_NAMES = {
+    "num_train_epochs": "epochs",
+    "max_steps": "updates",
+    "per_device_train_batch_size": "batch_tokens, in tokens",
+    "batch_size": "batch_tokens, in tokens",
+    "lr": "learning_rate",
+    "warmup_steps": "warmup",
+    "early_stopping_patience": "patience",
+    "gradient_accumulation_steps": "gradient_accumulation",
+    "eval_steps": "validate_every",
+    "output_dir": "output",
+    "references": "target",
+}
+"""Names that users of other trainers try, and ours."""
 
 
 @dataclass
@@ -158,6 +172,8 @@ class Arguments:
 
 
 def _advice(name: str, value: Any) -> str:
+    if name in OTHER_NAMES:
+        return f"; here it is called {OTHER_NAMES[name]}"
     table = next((table for table, config in ELSEWHERE.items() if name in config.model_fields), None)
     if table is not None:
         return f"; it is a setting of [{table}]: {table}={{'{name}': {value!r}}}"
