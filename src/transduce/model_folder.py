@@ -30,6 +30,7 @@ from transduce.models import catalog
 from transduce.models.interface import AnyTransducer, EncoderModel, Model, VocabularySizes
 from transduce.storage.atomic import atomic_folder, read_json, write_json
 from transduce.storage.checkpoints import SavedCheckpoints
+from transduce.storage.hub import is_hub_name
 from transduce.storage.layout import (
     CONFIG,
     FORMAT,
@@ -218,7 +219,8 @@ def find_model(folder: Path) -> Path:
         raise MissingInput(f"{folder}: cannot be read ({error.strerror}); check the path") from None
     if not there:
         what = "is a file" if folder.exists() else "no such folder"
-        raise MissingInput(f"{folder}: {what}; give a run or model folder")
+        hub = ", or fetch it from the Hugging Face hub with `transduce import`" if is_hub_name(folder) else ""
+        raise MissingInput(f"{folder}: {what}; give a run or model folder{hub}")
     if os.path.lexists(folder / CONFIG):
         _check_kind(folder)
         return folder

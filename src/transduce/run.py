@@ -12,11 +12,12 @@ from typing import Any
 import torch
 
 from transduce.config import Table, difference, merge
-from transduce.errors import DataError, ModelFolderError, SettingsError
+from transduce.errors import DataError, ModelFolderError, SettingsError, suggestion
 from transduce.evaluation.metrics import select_metrics
 from transduce.evaluation.significance import SAMPLES
 from transduce.inference.generator import Generator
 from transduce.inference.load import load, load_translator
+from transduce.inference.search.options import OTHER_NAMES, SearchOptions
 from transduce.inference.text_encoder import TextEncoder
 from transduce.inference.translator import Translator
 from transduce.interop.pretrained import model_folder
@@ -82,10 +83,10 @@ def train(
     never been stopped (its recipe may have more updates than before, nothing else may differ). With `finish` too, it is
     not trained further: its best checkpoint, or the average that the recipe requests, becomes the model.
     """
+    arguments = Arguments(Path(output or "."))
+    arguments.add_settings(settings)
     if output is None:
         raise SettingsError("no run folder is given; pass output='runs/NAME'")
-    arguments = Arguments(Path(output))
-    arguments.add_settings(settings)
     _add_corpora(arguments, source, target, path, text, validation, test)
     followers, progress = _followers(callbacks, reporter, progress)
     with arguments.written():
@@ -289,6 +290,9 @@ def evaluate(
     and options of the search (`beam_size=5`).
     """
     fields = {name: search.pop(name) for name in EvaluationOptions.__dataclass_fields__ if name in search}
+    known = [*EvaluationOptions.__dataclass_fields__, *SearchOptions.model_fields, "constraints"]
+    if unknown := next((name for name in search if name not in {*known, *OTHER_NAMES}), None):
+        raise SettingsError(f"unknown argument {unknown}{suggestion(unknown, known)}")
     options = replace(options or EvaluationOptions(), **fields)
     loaded, name = (load(model), str(model)) if isinstance(model, Path | str) else (model, options.name or "model")
     path = None if path is None else os.fspath(path)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from transduce.config import Table
+from transduce.config import Config, Table
 from transduce.errors import CannotCreate, DataError, SettingsError, suggestion
 from transduce.inference.search.options import SearchOptions
 from transduce.models.transformer import TransformerConfig
@@ -39,8 +39,22 @@ SHORT = {
     "target_language": "data",
 }
 """Settings outside [training] that are given by their name alone, and their tables."""
-ELSEWHERE = {"model": TransformerConfig, "tokenizer": TokenizerConfig, "search": SearchOptions}
+ELSEWHERE: dict[str, type[Config]] = {"model": TransformerConfig, "tokenizer": TokenizerConfig, "search": SearchOptions}
 """Tables whose settings are given as a table."""
+OTHER_NAMES = {
+    "num_train_epochs": "epochs",
+    "max_steps": "updates",
+    "per_device_train_batch_size": "batch_tokens, in tokens",
+    "batch_size": "batch_tokens, in tokens",
+    "lr": "learning_rate",
+    "warmup_steps": "warmup",
+    "early_stopping_patience": "patience",
+    "gradient_accumulation_steps": "gradient_accumulation",
+    "eval_steps": "validate_every",
+    "output_dir": "output",
+    "references": "target",
+}
+"""Names that users of other trainers try, and ours."""
 
 
 @dataclass
@@ -158,6 +172,8 @@ class Arguments:
 
 
 def _advice(name: str, value: Any) -> str:
+    if name in OTHER_NAMES:
+        return f"; here it is called {OTHER_NAMES[name]}"
     table = next((table for table, config in ELSEWHERE.items() if name in config.model_fields), None)
     if table is not None:
         return f"; it is a setting of [{table}]: {table}={{'{name}': {value!r}}}"

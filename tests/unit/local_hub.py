@@ -44,77 +44,76 @@ class Hub:
         return next((one for one in self.models[name] if wanted in (one, self.commit(name, one))), None)
 
 
-def _handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+class Handler(BaseHTTPRequestHandler):
+    """Answers for one hub."""
 
-        def do_GET(self) -> None:
-            parts = [unquote(part) for part in urlsplit(self.path).path.strip("/").split("/")]
-            is_api = parts[:2] == ["api", "models"]
-            owner, model, *rest = parts[2:] if is_api else parts
-            name = f"{owner}/{model}"
-            if name not in hub.models:
-                self._send({"error": "Repository not found"}, 404, {"X-Error-Code": "RepoNotFound"})
-                return
-            revision = hub.revision_of(name, rest[1] if len(rest) > 1 else "main")
-            if revision is None:
-                self._send({"error": "Invalid rev id"}, 404, {"X-Error-Code": "RevisionNotFound"})
-                return
-            files, commit = hub.models[name][revision], hub.commit(name, revision)
-            if rest[:1] == ["tree"]:
-                self._send([_entry(path, content) for path, content in files.items()])
-            elif is_api:
-                self._send({"id": name, "sha": commit, "siblings": [{"rfilename": path} for path in files]})
+    protocol_version = "HTTP/1.1"
+    hub: Hub
+
+    def do_GET(self) -> None:
+        hub = self.hub
+        parts = [unquote(part) for part in urlsplit(self.path).path.strip("/").split("/")]
+        is_api = parts[:2] == ["api", "models"]
+        owner, model, *rest = parts[2:] if is_api else parts
+        name = f"{owner}/{model}"
+        if name not in hub.models:
+            self._send({"error": "Repository not found"}, 404, {"X-Error-Code": "RepoNotFound"})
+            return
+        revision = hub.revision_of(name, rest[1] if len(rest) > 1 else "main")
+        if revision is None:
+            self._send({"error": "Invalid rev id"}, 404, {"X-Error-Code": "RevisionNotFound"})
+            return
+        files, commit = hub.models[name][revision], hub.commit(name, revision)
+        if rest[:1] == ["tree"]:
+            self._send([_entry(path, content) for path, content in files.items()])
+        elif is_api:
+            self._send({"id": name, "sha": commit, "siblings": [{"rfilename": path} for path in files]})
+        else:
+            path = "/".join(rest[2:])
+            if self.command == "GET":
+                hub.fetched.append(path)
+            oid = hashlib.sha1(files[path]).hexdigest()
+            self._send(files[path], 200, {"ETag": f'"{oid}"', "X-Repo-Commit": commit})
+
+    do_HEAD = do_GET
+
+    def do_POST(self) -> None:
+        hub, body = self.hub, self.rfile.read(int(self.headers["Content-Length"])).decode()
+        parts = urlsplit(self.path).path.strip("/").split("/")
+        if parts == ["api", "repos", "create"]:
+            wanted = json.loads(body)
+            name = "/".join(filter(None, [wanted.get("organization"), wanted["name"]]))
+            hub.models.setdefault(name, {"main": {}})
+            self._send({"url": f"{hub.address}/{name}"})
+        elif parts == ["api", "validate-yaml"]:
+            self._send({"errors": [], "warnings": []})
+        elif parts[4] == "preupload":
+            files = [one["path"] for one in json.loads(body)["files"]]
+            found = [{"path": path, "uploadMode": "regular", "shouldIgnore": False} for path in files]
+            self._send({"files": found})
+        else:
+            self._commit(f"{parts[2]}/{parts[3]}", [json.loads(line) for line in body.splitlines()])
+
+    def _commit(self, name: str, lines: list[Any]) -> None:
+        for line in lines:
+            if line["key"] == "file":
+                content = base64.b64decode(line["value"]["content"])
+                self.hub.models[name]["main"][line["value"]["path"]] = content
             else:
-                path = "/".join(rest[2:])
-                if self.command == "GET":
-                    hub.fetched.append(path)
-                oid = hashlib.sha1(files[path]).hexdigest()
-                self._send(files[path], 200, {"ETag": f'"{oid}"', "X-Repo-Commit": commit})
+                self.hub.commits.append(line["value"]["summary"])
+        commit = self.hub.commit(name, "main")
+        self._send({"commitUrl": f"{self.hub.address}/{name}/commit/{commit}", "commitOid": commit})
 
-        do_HEAD = do_GET
+    def _send(self, content: Any, status: int = 200, headers: dict[str, str] | None = None) -> None:
+        data = content if isinstance(content, bytes) else json.dumps(content).encode()
+        self.send_response(status)
+        for key, value in {**(headers or {}), "Content-Length": str(len(data))}.items():
+            self.send_header(key, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data)
 
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            parts = urlsplit(self.path).path.strip("/").split("/")
-            if parts == ["api", "repos", "create"]:
-                wanted = json.loads(body)
-                name = "/".join(filter(None, [wanted.get("organization"), wanted["name"]]))
-                hub.models.setdefault(name, {"main": {}})
-                self._send({"url": f"{hub.address}/{name}"})
-                return
-            if parts == ["api", "validate-yaml"]:
-                self._send({"errors": [], "warnings": []})
-                return
-            name, what = f"{parts[2]}/{parts[3]}", parts[4]
-            if what == "preupload":
-                files = [
-                    {"path": one["path"], "uploadMode": "regular", "shouldIgnore": False}
-                    for one in json.loads(body)["files"]
-                ]
-                self._send({"files": files})
-                return
-            for line in map(json.loads, body.splitlines()):
-                if line["key"] == "file":
-                    content = base64.b64decode(line["value"]["content"])
-                    hub.models[name]["main"][line["value"]["path"]] = content
-                else:
-                    hub.commits.append(line["value"]["summary"])
-            commit = hub.commit(name, "main")
-            self._send({"commitUrl": f"{hub.address}/{name}/commit/{commit}", "commitOid": commit})
-
-        def _send(self, content: Any, status: int = 200, headers: dict[str, str] | None = None) -> None:
-            data = content if isinstance(content, bytes) else json.dumps(content).encode()
-            self.send_response(status)
-            for key, value in {**(headers or {}), "Content-Length": str(len(data))}.items():
-                self.send_header(key, value)
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(data)
-
-        def log_message(self, *_: Any) -> None: ...
-
-    return Handler
+    def log_message(self, *_: Any) -> None: ...
 
 
 def _entry(path: str, content: bytes) -> dict[str, Any]:
@@ -127,7 +126,7 @@ def local_hub(monkeypatch: pytest.MonkeyPatch, cache: Path) -> Iterator[Hub]:
     import huggingface_hub.constants as settings
 
     hub = Hub()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(hub))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (Handler,), {"hub": hub}))
     server.daemon_threads = True
     hub.address = f"http://127.0.0.1:{server.server_port}"
     monkeypatch.setenv("HF_ENDPOINT", hub.address)

@@ -1,4 +1,4 @@
-"""The package imports on every system: modules that only POSIX has are never imported at import time."""
+"""The package imports on every system, and shows its public names without importing torch."""
 
 from __future__ import annotations
 
@@ -39,3 +39,23 @@ print(count)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 100
+
+
+def test_public_names_are_shown_without_importing_torch() -> None:
+    script = """
+import sys, transduce
+assert dir(transduce) == sorted(transduce.__all__) and "Translator" in dir(transduce)
+assert issubclass(transduce.errors.DataError, transduce.errors.TransduceError)
+try:
+    transduce.lod
+except AttributeError as error:
+    assert "did you mean 'load'?" in str(error), error
+assert "torch" not in sys.modules and "huggingface_hub" not in sys.modules
+import pydoc
+page = pydoc.plain(pydoc.render_doc(transduce))
+for name in transduce.__all__:
+    assert name in ("errors", "__version__") or name in page, name
+assert "huggingface_hub" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

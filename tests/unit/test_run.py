@@ -10,7 +10,7 @@ import pytest
 import transduce
 from tests.unit.training.example import TABLES, recipe
 from transduce.cli.main import run
-from transduce.errors import SettingsError
+from transduce.errors import DataError, SettingsError
 from transduce.recipe import resume_recipe
 
 OPTIONS = transduce.EvaluationOptions(metrics=("exact_match",), samples=7)
@@ -46,6 +46,31 @@ def test_fine_tuning_takes_over_the_model_and_chooses_the_rest(trained: Path) ->
     assert tuned.training.initial_checkpoint == str(trained) and tuned.training.updates == 3
     assert tuned.model == before.model and tuned.tokenizer.folder == str(trained)
     assert tuned.training.learning_rate == pytest.approx(before.training.learning_rate / 10)
+
+
+def test_lists_are_evaluated_like_files(trained: Path) -> None:
+    folder = trained.parent
+    sources, references, others = ["a b c", "d e"], ["c b a", "e d"], ["c b a", "d"]
+    for name, lines in (("s.txt", sources), ("r.txt", references), ("o.txt", others)):
+        (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    options = {"metrics": "chrf", "samples": 7}
+    files = transduce.evaluate(trained, folder / "s.txt", folder / "r.txt", **options)
+    lists = transduce.evaluate(trained, sources, references, **options)
+    assert lists.to_json() == files.to_json() and repr(lists) == "\n".join(lists.lines())
+    assert lists["chrf"] == lists.to_json()["scores"]["chrf"]["value"]
+    both = transduce.evaluate(trained, folder / "s.txt", [folder / "r.txt", folder / "o.txt"], **options)
+    assert transduce.evaluate(trained, sources, [references, others], **options).to_json() == both.to_json()
+    with pytest.raises(KeyError, match="bleu was not computed"):
+        lists["bleu"]
+    for given, kind, words in (
+        ((sources, references[1:]), DataError, "references has 1"),
+        ((sources, "r.txt"), TypeError, "list"),
+        (([], []), DataError, "empty"),
+    ):
+        with pytest.raises(kind, match=words):
+            transduce.evaluate(trained, *given, **options)
+    with pytest.raises(SettingsError, match="did you mean 'metrics'"):
+        transduce.evaluate(trained, sources, references, metric="bleu")
 
 
 def test_a_test_set_is_needed(trained: Path) -> None:

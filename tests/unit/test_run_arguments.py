@@ -67,6 +67,7 @@ def test_documents_train_a_language_model(tmp_path: Path) -> None:
         ({"source": SOURCES, "target": TARGETS, "validation": 0.1}, TypeError, "validation must be"),
         ({"source": SOURCES, "target": TARGETS, "path": "c.tsv"}, SettingsError, "once"),
         ({"source": SOURCES, "target": TARGETS, "lerning_rate": 1.0}, SettingsError, "did you mean 'learning_rate'"),
+        ({"source": SOURCES, "target": TARGETS, "num_train_epochs": 2}, SettingsError, "called epochs"),
         ({"source": SOURCES, "target": TARGETS, "num_layers": 2}, SettingsError, r"model=\{'num_layers': 2\}"),
         ({"source": SOURCES, "target": TARGETS, "model": "small"}, TypeError, "dict"),
         ({"source": SOURCES, "target": TARGETS, "updates": -1}, SettingsError, "updates = -1"),

@@ -26,7 +26,7 @@ transduce train --path memory.tmx --source-language en --target-language de --ou
 transduce train --path words.csv --source-column lemma --source-column features --target-column form --output runs/forms
 transduce train --text corpus.txt --preset gpt_mini --output runs/author
 transduce train --from runs/de-en --path new.tsv --extra-validation runs/de-en --output runs/new
-transduce train --from Helsinki-NLP/opus-mt-en-de --source new.en --target new.de --output runs/law
+transduce train --from Helsinki-NLP/opus-mt-en-de --source new.en --target new.de --output runs/en-de
 transduce train --source train.de --target train.en --output runs/de-en --log tensorboard
 transduce train --resume runs/de-en --updates 50000
 transduce train --finish runs/de-en

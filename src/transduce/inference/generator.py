@@ -21,7 +21,7 @@ from transduce.errors import SettingsError
 from transduce.inference.embedding import decoder_states, pooled_vectors, prompt_rows
 from transduce.inference.engine import ModelEngine
 from transduce.inference.inspectable import Inspectable
-from transduce.inference.pretrained import Pretrained
+from transduce.inference.pretrained import Pretrained, checked_contents
 from transduce.inference.scoring import DEFAULT_WINDOW, TextScore, score_text
 from transduce.inference.search.options import (
     GENERATION_DEFAULTS,
@@ -126,9 +126,9 @@ class Generator(Inspectable, Pretrained):
     model_task = "language_modeling"
 
     def __init__(self, contents: ModelFolder) -> None:
+        self.contents = checked_contents(contents)
         if contents.task != "language_modeling":
             raise SettingsError("this is not a language model; use `transduce translate`")
-        self.contents = contents
         self.model, self.notes = cast("LanguageModel[Any]", contents.transducer), contents.notes
         self.tokenizer = contents.target_tokenizer
         self.model.freeze()

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal, Self, TypeVar
 import torch
 from torch import nn
 
-from transduce.errors import CannotCreate, ModelFolderError, SettingsError
+from transduce.errors import CannotCreate, ModelFolderError, SettingsError, brief
 from transduce.inference.ensemble import Ensemble
 from transduce.model_folder import ModelFolder, load_model, save_model
 from transduce.models import catalog
@@ -126,6 +126,13 @@ class Pretrained:
             for name, value in self._facts().items()
         )
         return f"<table><caption>{type(self).__name__}</caption>{rows}</table>"
+
+
+def checked_contents(contents: ModelFolder) -> ModelFolder:
+    """Return the contents of a model folder; its name is an error."""
+    if not isinstance(contents, ModelFolder):
+        raise TypeError(f"a model is made of the contents of its folder; use transduce.load({brief(contents)})")
+    return contents
 
 
 def load_task(folder: str | Path, task: Task) -> ModelFolder:

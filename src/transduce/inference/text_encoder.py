@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from transduce.config import Table
 from transduce.errors import DataError, SettingsError
 from transduce.inference.encoder_engine import AnswerSpan, EncoderEngine, LabelPrediction, MaskFill
-from transduce.inference.pretrained import Pretrained
+from transduce.inference.pretrained import Pretrained, checked_contents
 from transduce.inspection.maps import AttentionMaps
 from transduce.inspection.record import hops_of, self_attention_of
 from transduce.model_folder import ModelFolder
@@ -52,7 +52,7 @@ class TextEncoder(Pretrained):
     model_task = "text_encoding"
 
     def __init__(self, contents: ModelFolder) -> None:
-        self.contents = contents
+        self.contents = checked_contents(contents)
         self.model, self.notes = contents.encoder, contents.notes
         self.tokenizer = contents.source_tokenizer
         self.head = str(getattr(contents.config, "head", "none"))

@@ -28,7 +28,7 @@ from transduce.inference.embedding import encoder_states, pooled_vectors
 from transduce.inference.engine import EngineName, SelectedEngine
 from transduce.inference.inspectable import check_single
 from transduce.inference.padding import windows
-from transduce.inference.pretrained import Pretrained
+from transduce.inference.pretrained import Pretrained, checked_contents
 from transduce.inference.scoring import ScoredTarget, score_pairs
 from transduce.inference.search.options import Hypothesis, SearchOptions, override_options, saved_options
 from transduce.inference.segment import (
@@ -44,7 +44,7 @@ from transduce.inference.segment import (
 )
 from transduce.inference.translator_inspection import InspectableTranslator, WordedTokens
 from transduce.model_folder import ModelFolder
-from transduce.text.argument import checked_text, checked_texts, one_or_several
+from transduce.text.argument import checked_pairs, checked_text, checked_texts, one_or_several
 from transduce.text.constraint import (
     Constraints,
     TokenConstraints,
@@ -67,7 +67,7 @@ class Translator(InspectableTranslator, Pretrained):
     model_task = "translation"
 
     def __init__(self, contents: ModelFolder) -> None:
-        self.contents = contents
+        self.contents = checked_contents(contents)
         self.model, self.notes = contents.transducer, contents.notes
         self.source, self.target = self._tokenizers = contents.source_tokenizer, contents.target_tokenizer
         self.languages = Languages(contents.notes, self.source, self.target)
@@ -307,7 +307,7 @@ class Translator(InspectableTranslator, Pretrained):
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[ScoredTarget | None]:
         """Score given translations of given sources; None for a pair too long to read at once."""
-        languages = self.languages.prefix()
+        languages, pairs = self.languages.prefix(), checked_pairs(pairs)
         texts = self.read_images([source for source, _ in pairs])
         sources = [[*languages.source, *tokens] for tokens in self._segmenter.encode(texts)]
         targets = [[*languages.target, *tokens] for tokens in self.target.encode_batch([target for _, target in pairs])]
@@ -320,7 +320,7 @@ class Translator(InspectableTranslator, Pretrained):
         None for a pair too long to read at once. `languages` is made by `languages.prefix`, by default of the languages
         that are selected.
         """
-        languages = languages or self.languages.prefix()
+        languages, pairs = languages or self.languages.prefix(), checked_pairs(pairs)
         sources, targets = self.read_images([source for source, _ in pairs]), [target for _, target in pairs]
         read: list[WordedTokens] = []
         for source, tokens in zip(sources, self._segmenter.encode(sources), strict=True):

@@ -67,9 +67,9 @@ def download(name: str, revision: str | None = None, weights: bool = True) -> Sn
     `revision` is a branch, tag or commit.
     """
     from huggingface_hub import snapshot_download
-    from tqdm.auto import tqdm
+    from tqdm.auto import tqdm  # the bar of the library
 
-    class _NoBar(tqdm):  # type: ignore[type-arg]
+    class _NoBar(tqdm):  # type: ignore[misc]
         """Shows nothing: small files, and logs."""
 
         def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -154,6 +154,6 @@ def _hub_errors(name: str, revision: str | None, done: str = "downloaded") -> It
         raise MissingInput(f"{name}: is no folder here and no name of a model ({one_line(error)})") from None
     except TransduceError:
         raise
-    except errors.HfHubHTTPError.__bases__ as error:  # the HTTP client's base class, and OSError
+    except errors.HfHubHTTPError.__bases__ as error:  # type: ignore[misc]  # of the HTTP client, and OSError
         kind = MissingInput if done == "downloaded" else StorageError
         raise kind(f"{name}: cannot be {done} ({hub}: {one_line(error)}); try again later") from None

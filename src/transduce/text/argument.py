@@ -32,6 +32,19 @@ def checked_texts(texts: Any, name: str = "texts") -> Iterator[str]:
     return (checked_text(text, f"{name}[{number}]") for number, text in enumerate(texts))
 
 
+def checked_pairs(pairs: Any) -> list[tuple[str, str]]:
+    """Return pairs of strings; anything else is an error that names the place."""
+    if not is_several(pairs):
+        raise TypeError(f"pairs must be a list of (source, target), not {_described(pairs)}")
+    found = []
+    for number, pair in enumerate(pairs):
+        sides = list(checked_texts(pair, f"pairs[{number}]")) if is_several(pair) else []
+        if len(sides) != 2:
+            raise TypeError(f"pairs[{number}] must be (source, target), not {_described(pair)}")
+        found.append((sides[0], sides[1]))
+    return found
+
+
 def is_several(texts: Any) -> bool:
     """Whether an argument is an ordered collection of items, not one string, bytes or a mapping."""
     single = isinstance(texts, str | bytes | bytearray | memoryview | PathLike | Mapping | set | frozenset)

@@ -95,7 +95,7 @@ class NotebookProgress(Callback):
 
         content = {"text/plain": self.to_text(), "text/html": self.to_html()}
         if self._display is None:
-            self._display = display(content, raw=True, display_id=True)
+            self._display = display(content, raw=True, display_id=True)  # type: ignore[no-untyped-call]
         else:
             self._display.update(content, raw=True)
         self._shown = time.monotonic()

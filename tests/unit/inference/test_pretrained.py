@@ -138,3 +138,16 @@ def test_what_is_no_text_is_a_type_error_everywhere(wrong: object) -> None:
     for call in several:
         with pytest.raises(TypeError, match="list"):
             call("one text")  # type: ignore[operator]
+
+
+def test_names_of_hugging_face_get_ours() -> None:
+    translator = copier("word")
+    for name, ours in (("num_beams", "beam_size"), ("max_new_tokens", "max_length"), ("do_sample", "method='sample'")):
+        with pytest.raises(SettingsError, match=f"{name} is called {ours}"):
+            translator("the fox", **{name: 3})  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match=r"transduce\.load\('runs/x'\)"):
+        transduce.Translator("runs/x")  # type: ignore[arg-type]
+    for pairs in ("ab", ["ab"], [("a",)], [("a", 3)]):
+        for call in (translator.score, translator.align):
+            with pytest.raises(TypeError, match="pairs"):
+                call(pairs)  # type: ignore[arg-type]

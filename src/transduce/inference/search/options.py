@@ -131,9 +131,23 @@ def saved_options(table: Table) -> SearchOptions:
         raise ModelFolderError(f"{error}; copy the folder again") from None
 
 
+OTHER_NAMES = {
+    "num_beams": "beam_size",
+    "num_return_sequences": "n_best",
+    "max_new_tokens": "max_length",
+    "do_sample": "method='sample'",
+    "num_beam_groups": "beam_groups",
+    "early_stopping": "stop_rule",
+    "min_new_tokens": "min_length",
+}
+"""Names in Hugging Face's `generate`, and ours."""
+
+
 def override_options(saved_options: SearchOptions, **overrides: Any) -> SearchOptions:
     """Return saved options with some overridden; None keeps one. An option that only one method has selects it."""
     given = {name: value for name, value in overrides.items() if value is not None}
+    if other := next((name for name in given if name in OTHER_NAMES), None):
+        raise SettingsError(f"search options: {other} is called {OTHER_NAMES[other]} here")
     saved = saved_options.model_dump()
     if "method" not in given and given.keys() & set(SAMPLING_OPTIONS):
         given["method"] = "sample"
