@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import http.client
+import importlib
 import itertools
 import json
 import os
@@ -108,10 +109,9 @@ def actors(model: Path, source: Path, place: Path, count: int, address: str) -> 
 @contextmanager
 def cluster(cpus: int) -> Iterator[str]:
     """Start one node of Ray that counts so many processors."""
-    from ray.cluster_utils import Cluster
-
+    utils: Any = importlib.import_module("ray.cluster_utils")
     os.environ.update(ENVIRONMENT)
-    found = Cluster(initialize_head=True, head_node_args={"num_cpus": cpus, "include_dashboard": False})
+    found = utils.Cluster(initialize_head=True, head_node_args={"num_cpus": cpus, "include_dashboard": False})
     try:
         yield found.address
     finally:

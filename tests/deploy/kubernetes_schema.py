@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 MANIFESTS = Path(__file__).resolve().parents[2] / "deploy" / "kubernetes"
-JOBS = MANIFESTS.with_name("kubernetes-jobs")
+JOBS = MANIFESTS.with_name("jobs")
 SCHEMA = Path(__file__).with_name("kubernetes.json")
 KEPT = ("type", "enum", "format", "required", "additionalProperties", "oneOf", "anyOf", "x-kubernetes-int-or-string")
 

@@ -8,8 +8,10 @@ stay in files, on storage that all nodes share.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import itertools
 import json
+import logging
 import os
 import signal
 import socket
@@ -214,14 +216,14 @@ def _connected(address: str) -> Iterator[Any]:
     )  # otherwise a cluster that is started here reports to its makers
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
-        import ray
+        ray: Any = importlib.import_module("ray")
     except ImportError:
         raise SettingsError("--ray needs the package ray; install it with `pip install 'transduce[ray]'`") from None
     _check_address(address)
     before = signal.getsignal(signal.SIGTERM) if threading.current_thread() is threading.main_thread() else None
     try:
         local = {"include_dashboard": False} if address == "local" else {}
-        ray.init(address=address, logging_level="ERROR", log_to_driver=not is_quiet(), **local)
+        ray.init(address=address, logging_level=logging.ERROR, log_to_driver=not is_quiet(), **local)
     except (ConnectionError, ValueError, RuntimeError, OSError) as error:
         raise MissingInput(f"--ray {address}: cannot be reached ({one_line(error)}); see `ray status`") from None
     try:

@@ -157,7 +157,7 @@ def _meet(backend: str) -> bool:
     """
     store, rank, world = next(iter(rendezvous("env://", timeout=PATIENCE)))
     count = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    restarted = store.check([MEETING])
+    restarted = bool(store.check([MEETING]))
     name, place = f"{uuid.uuid4().hex}-{count}", uuid.uuid4().hex
     store.set(f"{MEETING}/{rank}", name)
     while rank == 0:
