@@ -85,7 +85,7 @@ test-cluster: .venv/.ray ## Translate on a Ray cluster and train on two hosts, a
 soak: .venv/.developer ## Ten minutes of mixed load on a server: memory, files and latency; SOAK="--minutes 1" for less
 	@$(BIN)/python -m tests.torture.soak $(SOAK)
 
-bench: bench-train bench-decode bench-serve bench-bulk bench-scale bench-language-model bench-fine-tuning bench-tagging bench-studio bench-long-attention ## Run all bench-* targets: speed and memory, against other implementations where there are any (hours)
+bench: bench-train bench-decode bench-serve bench-bulk bench-clean bench-scale bench-language-model bench-fine-tuning bench-tagging bench-studio bench-long-attention ## Run all bench-* targets: speed and memory, against other implementations where there are any (hours)
 
 bench-scale: .venv/.developer ## Time and memory of preparing and opening 1 and 20 million pairs (half an hour)
 	@$(BIN)/python bench/scale.py

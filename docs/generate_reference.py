@@ -29,11 +29,23 @@ import transduce
 from transduce import errors
 from transduce.cli.main import transduce as program
 from transduce.config import Config
+from transduce.data.cleaning.rules import CleaningConfig
 from transduce.data.synthetic import SyntheticPictures, SyntheticTask
 from transduce.inference.search.options import SearchOptions
 from transduce.models.block import BlockConfig
 from transduce.models.catalog import MODELS
 from transduce.models.transformer import TransformerConfig
+from transduce.pipeline.settings import (
+    BackTranslation,
+    Compression,
+    Distillation,
+    Evaluation,
+    Mix,
+    PipelineConfig,
+    PipelineData,
+    Student,
+    TrainingStage,
+)
 from transduce.tasks.language_modeling.task import LanguageModelingConfig
 from transduce.tasks.text_encoding.config import ExampleFiles, TextEncodingConfig
 from transduce.tasks.translation.config import PreparedPairs, SpanCorruptionConfig, TranslationConfig
@@ -121,6 +133,16 @@ SETTINGS: list[tuple[str, str, type[Config]]] = [
     ("## [tokenizer]", "", TokenizerConfig),
     ("## [training]", "", TrainingConfig),
     ("## [search]", "", SearchOptions),
+    ("## Pipeline", "A file of `transduce pipeline`: a table for each stage.", PipelineConfig),
+    ("### Pipeline: [data]", "", PipelineData),
+    ("### Pipeline: [clean]", "Also of `transduce clean --set`.", CleaningConfig),
+    ("### Pipeline: [teacher], [reverse]", "", TrainingStage),
+    ("### Pipeline: [back_translation]", "", BackTranslation),
+    ("### Pipeline: [mix]", "[finish] has `training` alone.", Mix),
+    ("### Pipeline: [distillation]", "", Distillation),
+    ("### Pipeline: [student]", "", Student),
+    ("### Pipeline: [compression]", "", Compression),
+    ("### Pipeline: [evaluation]", "", Evaluation),
 ]
 """Heading, introduction and class of each table but [model], which has a section for each model."""
 
@@ -183,8 +205,13 @@ def _rows(settings: dict[str, FieldInfo]) -> list[str]:
 
 
 def _row(name: str, field: FieldInfo) -> str:
-    default = "required" if field.is_required() else "" if field.default is None else _toml(field.default)
+    value = field.get_default(call_default_factory=True)
+    default = "required" if field.is_required() else "" if value in (None, {}) or _is_table(value) else _toml(value)
     return f"| `{name}` | {values_of(field.annotation)} | {default} | {_cell(field.description or '')} |"
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, Config)
 
 
 def _toml(value: Any) -> str:

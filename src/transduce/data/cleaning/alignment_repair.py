@@ -162,7 +162,7 @@ def find_misaligned(coverage: CrossCoverage, rows: Rows, max_shift: int, size: i
             rows[:0],
             {},
             judge.share,
-            f"misaligned pairs cannot be told apart: by its words, {look_random:.0f} % of the corpus could be "
+            f"misaligned pairs were not removed: by its words, {look_random:.0f} % of the corpus could be "
             "random pairs (it is small, or most of it is misaligned)",
         )
     ratios = np.zeros(size)

@@ -15,7 +15,7 @@ class CleaningConfig(Config):
     min_letters: float = pydantic.Field(default=0.25, ge=0, le=1)
     """Minimum fraction of letters among the characters of a side that are not spaces; 0 switches it off."""
     copies: bool = True
-    """Remove pairs whose sides are equal apart from case and punctuation, if they have three words or more."""
+    """Remove pairs whose sides are equal apart from case and punctuation, if they have a dozen letters or more."""
     ratio: bool = True
     """Remove pairs whose lengths in characters differ by more than the corpus' own ratio explains."""
     max_deviation: float = pydantic.Field(default=6.0, ge=1)
