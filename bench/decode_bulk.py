@@ -6,7 +6,8 @@ script written with CTranslate2 and tokenizers: read all lines, encode_batch, on
 decode_batch, write; its fastest setting is found by a grid search, which is not timed. Beam,
 length penalty and stop rule are the same. Each contender runs in a process of its own and waits for its turn.
 
-Without a trained run, a model with random weights stands in, whose translations end (decode_contenders.py).
+Without a trained run, a model with random weights stands in, most of whose translations end (decode_contenders.py); the
+others are cut off at the same length for all contenders.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ def contend(name: str, folder: str, source: str, output: str, longest: str, shor
 def stand_in(place: Path, config: Any) -> dict[str, Any]:
     """Write a model with random weights, a file for it, and a shortlist, deterministically."""
     import numpy as np
-    from decode_contenders import our_model
+    from decode_contenders import LONGEST, our_model
 
     from transduce.model_folder import ModelFolder, save_model
     from transduce.tasks.translation.shortlist import make_shortlist
@@ -137,7 +138,7 @@ def stand_in(place: Path, config: Any) -> dict[str, Any]:
     save_model(place / "model", ModelFolder(model, config, known, known), "A model with random weights.")
     corpus = CorpusFiles(source=str(source), target=str(source))
     listed = make_shortlist(str(place / "model"), str(place / "shortlist.safetensors"), 100, 100, corpus)
-    return {"folder": place / "model", "source": source, "shortlist": Path(listed.path)}
+    return {"folder": place / "model", "source": source, "shortlist": Path(listed.path), "longest": LONGEST}
 
 
 def bulk_rounds(

@@ -145,8 +145,7 @@ def their_search(peer: Any, continues: bool, longest: int) -> Contender:
                 num_beams=beam,
                 do_sample=False,
                 max_new_tokens=longest,
-                length_penalty=0.6,
-                early_stopping=True,
+                **({"length_penalty": 0.6, "early_stopping": True} if beam > 1 else {}),
             )
         written = [row[width if continues else 1 :].tolist() for row in found]
         return [row[: row.index(END)] if END in row else row for row in written]
