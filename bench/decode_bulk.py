@@ -6,8 +6,8 @@ script written with CTranslate2 and tokenizers: read all lines, encode_batch, on
 decode_batch, write; its fastest setting is found by a grid search, which is not timed. Beam,
 length penalty and stop rule are the same. Each contender runs in a process of its own and waits for its turn.
 
-Without a trained run, a model with random weights stands in; its translations do not end and are
-truncated at twenty tokens.
+Without a trained run, a model with random weights stands in, most of whose translations end (decode_contenders.py); the
+others are cut off at the same length for all contenders.
 """
 
 from __future__ import annotations
@@ -117,10 +117,9 @@ def contend(name: str, folder: str, source: str, output: str, longest: str, shor
 def stand_in(place: Path, config: Any) -> dict[str, Any]:
     """Write a model with random weights, a file for it, and a shortlist, deterministically."""
     import numpy as np
+    from decode_contenders import LONGEST, our_model
 
     from transduce.model_folder import ModelFolder, save_model
-    from transduce.models.catalog import build
-    from transduce.models.interface import VocabularySizes
     from transduce.tasks.translation.shortlist import make_shortlist
     from transduce.text.corpus import CorpusFiles
     from transduce.text.tokenizer.tokenizer import TokenizerConfig
@@ -135,11 +134,11 @@ def stand_in(place: Path, config: Any) -> dict[str, Any]:
     source = place / "source.txt"
     source.write_text("".join(f"{line}\n" for line in lines))
     known = train_tokenizer("bpe", lines, TokenizerConfig(vocab_size=10_000))
-    model = build(config, VocabularySizes(known.size, known.size), seed=1).eval()
+    model = our_model(config, known.size)
     save_model(place / "model", ModelFolder(model, config, known, known), "A model with random weights.")
     corpus = CorpusFiles(source=str(source), target=str(source))
     listed = make_shortlist(str(place / "model"), str(place / "shortlist.safetensors"), 100, 100, corpus)
-    return {"folder": place / "model", "source": source, "shortlist": Path(listed.path), "longest": 20}
+    return {"folder": place / "model", "source": source, "shortlist": Path(listed.path), "longest": LONGEST}
 
 
 def bulk_rounds(
