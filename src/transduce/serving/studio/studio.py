@@ -13,7 +13,7 @@ from transduce.serving.backend import Backend
 from transduce.serving.http import RequestError, check_texts, parse, run_job
 from transduce.serving.job import InspectJob, RecordJob
 from transduce.serving.service import Service
-from transduce.serving.studio.passes import ShareArray, PassCache, RecordedPass
+from transduce.serving.studio.passes import PassCache, RecordedPass, ShareArray
 from transduce.serving.studio.recording import keep_pass
 from transduce.serving.studio.requests import AttentionRequest, HeadSummaryTexts
 from transduce.serving.studio.runs import Runs, demo_json
