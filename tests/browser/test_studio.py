@@ -107,7 +107,7 @@ def test_every_view_opens_without_an_error_at_each_size(chromium: Any, address: 
             page.wait_for_timeout(700)
             assert not page.locator("#unable").count(), f"{name} says that the model has no such view"
             tab = page.locator(f"[data-tab={name}]").bounding_box()
-            assert 0 <= tab["x"] and tab["x"] + tab["width"] <= page.viewport_size["width"], f"{name} is out of view"
+            assert tab["x"] >= 0 and tab["x"] + tab["width"] <= page.viewport_size["width"], f"{name} is out of view"
             wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
             assert wide <= 0, f"{name} is {wide} pixels too wide on a {size}"
         visit.check()

@@ -1,8 +1,8 @@
 """Arrays as JSON values, as `page/lib/arrays.js` decodes them; little-endian, in base64.
 
-Shares, such as attention weights, are 16-bit integers in steps of 1/65520: exact to 7.7e-6 everywhere, where float16 has an
-error of 2.4e-4 near 1. 65520 is a multiple of all numbers up to 10, so that 1/2 or 1/3 is what it was. Other numbers are
-float32.
+Shares, such as attention weights, are 16-bit integers in steps of 1/65520: exact to 7.7e-6 everywhere, where float16
+has an error of 2.4e-4 near 1. 65520 is a multiple of all numbers up to 10, so that 1/2 or 1/3 is what it was. Other
+numbers are float32.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import pytest
 
 from transduce.serving.http import RequestError
 from transduce.serving.job import RecordJob
-from transduce.serving.studio.passes import OVERHEAD, ShareArray, PassCache
+from transduce.serving.studio.passes import OVERHEAD, PassCache, ShareArray
 
 PASS: dict[str, Any] = {
     "subject": "translation",

@@ -86,9 +86,7 @@ def test_the_words_of_a_pass_are_those_of_its_texts(recorded: dict[str, Any]) ->
     assert len(recorded["produced_words"]) == len(recorded["produced_pieces"])
 
 
-def test_attention_is_that_of_the_api(
-    studio: Served, alone: Translator, recorded: dict[str, Any]
-) -> None:
+def test_attention_is_that_of_the_api(studio: Served, alone: Translator, recorded: dict[str, Any]) -> None:
     maps = alone.attention(TEXT, **SEARCH)
     assert recorded["attention"].keys() == maps.maps.keys()
     for kind, weights in maps.maps.items():
