@@ -182,7 +182,7 @@ def test_rates_of_dropout_may_be_others(new: Path, capsys: pytest.CaptureFixture
 
 def test_there_is_nothing_to_extend_without_a_beginning(new: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["train", "--source", "a.txt", "--target", "b.txt", "--extend-vocabulary", "3", "--dry-run"]) != 0
-    assert "--init-from" in complaint(capsys.readouterr())
+    assert "--from" in complaint(capsys.readouterr())
 
 
 def test_a_corpus_of_other_tokens_is_rejected(new: Path, capsys: pytest.CaptureFixture[str]) -> None:
