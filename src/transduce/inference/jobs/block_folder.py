@@ -32,8 +32,10 @@ from transduce.storage.manifest import sha256
 SUFFIX = ".blocks"
 PLAN, LOCK = "plan.json", "plan.lock"
 PLAN_KIND, BLOCK_KIND = "transduce translation in blocks", "transduce translated block"
-OWN_NAMES = re.compile(r"plan\.(json|lock)|[0-9]{6,}(\.gz)?(\.json|\.part|\.progress\.json)?")
-"""Files of a folder, without temporary ones."""
+OWN_NAMES = re.compile(
+    r"plan\.(json|lock)|[0-9]{6,}(\.gz)?(\.json|\.part|\.progress\.json(\.new)?)?|\.(plan|[0-9]{6,})\..*\.writing"
+)
+"""Files of a folder, and temporary ones of processes that were killed."""
 POLL_SECONDS = 0.2
 """Between two looks whether another process has written the plan."""
 

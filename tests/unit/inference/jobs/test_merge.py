@@ -73,7 +73,8 @@ def test_the_output_may_lead_to_another_folder(translated: Path, tmp_path: Path)
     assert run(["merge", "out"]) == 0
     translated.rename(elsewhere / "blocks")
     translated.symlink_to(elsewhere / "blocks")
-    (elsewhere / "blocks/mine").write_text("")
+    for name in ("mine", "000001.part", "000001.progress.json.new", ".000001.json.77.writing", ".plan.json.77.writing"):
+        (elsewhere / "blocks" / name).write_text("")
     assert run(["merge", "out", "--remove"]) == 0
     assert [path.name for path in (elsewhere / "blocks").iterdir()] == ["mine"]
     assert Path("out").is_symlink() and (elsewhere / "result").read_text().count("\n") == 1200
