@@ -29,6 +29,7 @@ import transduce
 from transduce import errors
 from transduce.cli.main import transduce as program
 from transduce.config import Config
+from transduce.data.augmentation import AugmentationConfig
 from transduce.data.cleaning.rules import CleaningConfig
 from transduce.data.synthetic import SyntheticPictures, SyntheticTask
 from transduce.inference.search.options import SearchOptions
@@ -140,6 +141,7 @@ SETTINGS: list[tuple[str, str, type[Config]]] = [
     ("### Pipeline: [back_translation]", "", BackTranslation),
     ("### Pipeline: [mix]", "[finish] has `training` alone.", Mix),
     ("### Pipeline: [distillation]", "", Distillation),
+    ("### Pipeline: [augmentation]", "Also of `transduce augment --set`.", AugmentationConfig),
     ("### Pipeline: [student]", "", Student),
     ("### Pipeline: [compression]", "", Compression),
     ("### Pipeline: [evaluation]", "", Evaluation),

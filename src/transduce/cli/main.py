@@ -32,6 +32,7 @@ COMMANDS = {
         "clean": "Remove or repair the pairs of a raw corpus that harm training.",
         "back-translate": "Make pairs from text in the target language alone.",
         "distil": "Make pairs for a small model from the translations of a large one.",
+        "augment": "Add variants of pairs: capitals, typing errors, tags, terms.",
         "pipeline": "Go from raw pairs to a small fast model in one command.",
         "report": "Write an HTML report of a training run, or compare two runs.",
         "cost": "Estimate the parameters, FLOPs and memory of a model.",

@@ -32,9 +32,9 @@ _run = option_group("Run options")
 def command(file: str, output: str, until: str | None, output_format: str) -> None:
     """Clean pairs, train a teacher, improve it by back-translation, distil a student, compress and compare them.
 
-    The stages are clean, teacher, reverse, back-translate, mix, finish, distil, student, compress and evaluate. Each
-    has a folder whose name has a hash of its settings and of the contents of its inputs: a stage whose result exists is
-    not carried out again, and one that was interrupted resumes.
+    The stages are clean, teacher, reverse, back-translate, mix, finish, distil, augment, student, compress and
+    evaluate. Each has a folder whose name has a hash of its settings and of the contents of its inputs: a stage whose
+    result exists is not carried out again, and one that was interrupted resumes.
     """
     from transduce.cli.progress import PreparationProgress
     from transduce.pipeline.comparison import table_lines

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from transduce.config import Table
+from transduce.data.augmentation import AugmentationConfig, Linker, augmented
 from transduce.data.cleaning.cleaner import Cleaner
 from transduce.data.cleaning.outcome import CleaningReport, CleanPair
 from transduce.data.cleaning.rules import CleaningConfig
@@ -122,6 +123,27 @@ def distil(
         return found
 
     return _write(folder, pairs, translate, lambda count: progress("distilling", count), ())
+
+
+def augment(pairs: CorpusFiles, folder: Path, config: AugmentationConfig) -> int:
+    """Write every pair of a corpus with its variants; return how many pairs there are then."""
+
+    def read() -> Iterator[tuple[str, str]]:
+        return ((pair.source, pair.target) for pair in read_pairs(pairs))
+
+    linker = Linker.learn(read()) if config.tags or config.terms else None
+    count = 0
+    with (
+        atomic_file(folder / SOURCE) as source_path,
+        atomic_file(folder / TARGET) as target_path,
+        source_path.open("w", encoding="utf-8", newline="\n") as sources,
+        target_path.open("w", encoding="utf-8", newline="\n") as targets,
+    ):
+        for source, target in augmented(read(), linker, config):
+            sources.write(f"{_line(source)}\n")
+            targets.write(f"{_line(target)}\n")
+            count += 1
+    return count
 
 
 def _write(

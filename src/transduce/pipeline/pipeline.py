@@ -21,7 +21,7 @@ from transduce.inference.translator import Translator
 from transduce.model_folder import load_model
 from transduce.pipeline.cache import Done, Stage, carry_out
 from transduce.pipeline.comparison import Contender, compare_models, folder_bytes
-from transduce.pipeline.corpora import REMOVED, REPORT, SOURCE, TARGET, back_translate, clean_corpus, distil
+from transduce.pipeline.corpora import REMOVED, REPORT, SOURCE, TARGET, augment, back_translate, clean_corpus, distil
 from transduce.pipeline.settings import PipelineConfig
 from transduce.recipe import read_recipe, resume_recipe
 from transduce.run import train
@@ -113,6 +113,15 @@ class Pipeline:
         settings = {name: value for name, value in config.to_table().items() if name not in _STUDENT_CORPORA}
         return Stage("distil", 1, settings, {"model": [model], "pairs": _both(clean)}, (SOURCE, TARGET), run)
 
+    def _augment(self) -> Stage:
+        config, distilled = self.config.augmentation, self.done["distil"].folder
+        assert config is not None, "else it is not a stage"
+
+        def run(folder: Path) -> Table:
+            return {"pairs": augment(_in(distilled), folder, config)}
+
+        return Stage("augment", 1, config.to_table(), {"pairs": _both(distilled)}, (SOURCE, TARGET), run)
+
     # Models.
 
     def _teacher(self) -> Stage:
@@ -132,7 +141,7 @@ class Pipeline:
         return self._training("finish", {"training": self.config.finish.training}, folders, self.done["mix"])
 
     def _student(self) -> Stage:
-        folders = [self.done["distil"].folder]
+        folders = [self.done["augment" if "augment" in self.done else "distil"].folder]
         if self.config.distillation.originals:
             folders.append(self.done["clean"].folder)
         if self.config.distillation.back_translations and "back-translate" in self.done:

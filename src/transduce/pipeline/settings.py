@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 import pydantic
 
 from transduce.config import Config, Table, read_toml
+from transduce.data.augmentation import AugmentationConfig
 from transduce.data.cleaning.rules import CleaningConfig
 from transduce.errors import MissingInput, SettingsError, suggestion
 from transduce.evaluation.significance import SAMPLES
@@ -182,8 +183,11 @@ class Evaluation(Config):
     """Bootstrap samples of the intervals."""
 
 
-STAGES = ("clean", "teacher", "reverse", "back-translate", "mix", "finish", "distil", "student", "compress", "evaluate")
-OPTIONAL = {"clean", "back-translate", "distil", "compress"}
+STAGES = (
+    *("clean", "teacher", "reverse", "back-translate", "mix", "finish"),
+    *("distil", "augment", "student", "compress", "evaluate"),
+)
+OPTIONAL = {"clean", "back-translate", "distil", "augment", "compress"}
 """Stages that `skip` may name; those that need their results are left out, too."""
 
 
@@ -192,7 +196,7 @@ class PipelineConfig(Config):
 
     data: PipelineData
     skip: tuple[str, ...] = pydantic.Field(default=(), strict=False)
-    """Stages to leave out: clean, back-translate, distil, compress."""
+    """Stages to leave out: clean, back-translate, distil, augment, compress."""
     clean: CleaningConfig = CleaningConfig()
     """Which pairs are removed or repaired."""
     teacher: TrainingStage = TrainingStage()
@@ -207,6 +211,8 @@ class PipelineConfig(Config):
     """The same, trained further on the true pairs alone."""
     distillation: Distillation = Distillation()
     """The corpus of the student."""
+    augmentation: AugmentationConfig | None = None
+    """Variants of the distilled pairs; none without this table."""
     student: Student = Student()
     """The small model."""
     compression: Compression = Compression()
@@ -229,7 +235,9 @@ class PipelineConfig(Config):
         if not self.data.monolingual or "back-translate" in self.skip:
             left_out |= {"reverse", "back-translate", "mix", "finish"}
         if "distil" in self.skip:
-            left_out |= {"distil", "student", "compress"}
+            left_out |= {"distil", "augment", "student", "compress"}
+        if self.augmentation is None or "augment" in self.skip:
+            left_out.add("augment")
         if "compress" in self.skip:
             left_out.add("compress")
         return [name for name in STAGES if name not in left_out]

@@ -54,6 +54,7 @@ def settings(tmp_path: Path) -> dict[str, Any]:
         "mix": tuned,
         "finish": tuned,
         "distillation": {"method": "interpolated", "n_best": 2, "beam_size": 2},
+        "augmentation": {"upper": 0.5},
         "student": {**stage, "model": {**model, "num_layers": 2, "decoder_layers": 1}},
         "evaluation": {"samples": 20},
     }
@@ -75,12 +76,13 @@ def test_a_pipeline_ends_with_a_table_and_is_reused(
     first, _ = carry_out(settings, tmp_path, capsys)
     assert [*first] == [
         *("clean", "teacher", "reverse", "back-translate", "mix"),
-        *("finish", "distil", "student", "compress", "evaluate"),
+        *("finish", "distil", "augment", "student", "compress", "evaluate"),
     ]
     assert not any(stage["reused"] for stage in first.values())
     rows = first["evaluate"]["rows"]
     assert [row["name"] for row in rows] == ["finish", "mix", "teacher", "student", "student int8"]
     assert all(row["bleu"]["low"] <= row["bleu"]["score"] <= row["bleu"]["high"] for row in rows)
+    assert first["distil"]["pairs"] < first["augment"]["pairs"] < 2 * first["distil"]["pairs"]
     back = Path(first["back-translate"]["folder"])
     assert all(line.startswith("<BT> ") for line in (back / "source.txt").read_text().splitlines())
 

@@ -93,7 +93,7 @@ class Coverage:
         starts = ends - source_lengths
         place, widths = take_rows(np.arange(len(source)), starts[pair], ends[pair])
         ours, theirs = source[place], np.repeat(target, widths)
-        lift = self._lift(ours, theirs)
+        lift = self.lift_of(ours, theirs)
         best_target = np.zeros(len(target))
         filled = np.flatnonzero(widths)
         if len(filled):
@@ -110,7 +110,8 @@ class Coverage:
             expected += np.bincount(rows, weights=gains, minlength=len(gain))
         return Scores(gain, expected)
 
-    def _lift(self, source: Rows, target: Rows) -> Numbers:
+    def lift_of(self, source: Rows, target: Rows) -> Numbers:
+        """Return how much likelier each target word is, given the source word."""
         keys = source * VOCABULARY + target
         lift = np.zeros(len(keys))
         if len(self.keys):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import zlib
 from functools import lru_cache
+from typing import NamedTuple
 
 VOCABULARY = 2**18
 """Numbers that words are hashed to; two of a corpus's words rarely share one, and then only blur a count."""
@@ -53,6 +54,20 @@ def words_of(text: str) -> list[str]:
         if len(found) >= MAX_WORDS:
             break
     return found[:MAX_WORDS]
+
+
+class Word(NamedTuple):
+    """A word between spaces or punctuation, where it is, and its stem."""
+
+    start: int
+    end: int
+    stem: str
+
+
+def spaced_words(text: str) -> list[Word]:
+    """Return the words of a text with their places, without numbers and what is written without spaces."""
+    found = (match for match in _PART.finditer(text) if match.lastgroup is None)
+    return [Word(match.start(), match.end(), match[0].lower()[:STEM]) for match in found]
 
 
 @lru_cache(maxsize=2**17)
