@@ -103,23 +103,19 @@ def command(output: str | None, resume: str | None, finish: str | None, prepared
     Without a recipe, settings are chosen from the corpus and printed with their reasons. Ctrl-C saves a checkpoint and
     stops. A resumed run ends with the same weights as one that was never stopped.
     """
-    from transduce.recipe import read_recipe, resume_recipe
+    from transduce.recipe import read_recipe
     from transduce.run import train
     from transduce.training.distributed import launched, leads
 
+    if options["logs"] and (options["dry_run"] or options["verify_resume"]):
+        raise click.UsageError("--log is for a run; leave out --dry-run and --verify-resume")
     options["path_format"] = options["path_format"] or options["short_format"]
     options["init_from"] = _initial_model(options["init_from"], options.pop("revision"))
     reasons: list[str] = []
     begun = resume or finish
     if begun is not None:
         given = (output, prepared, options["recipe"], resume and finish)
-        updates = options["updates"] if resume else None
-        others = options if updates is None else {**options, "updates": None}
-        if any(value is not None for value in given) or _assignments(others) or _data(options):
-            alone = "--resume with no other option than --updates" if resume else "--finish with no other option"
-            raise SettingsError(f"a resumed run keeps its own recipe; use {alone}")
-        recipe = resume_recipe(Path(begun))
-        recipe = recipe if updates is None else recipe.but_training(updates=updates)
+        recipe = _resumed(begun, given, bool(resume), options)
     else:
         path = Path(options["recipe"]) if options["recipe"] else None
         base, opened = _base(options, prepared)
@@ -177,6 +173,19 @@ def _initial_model(name: str | None, revision: str | None) -> str | None:
     if is_hub_name(name):
         note(f"{name}: converted and kept in {folder}")
     return name if folder is None else str(folder)
+
+
+def _resumed(begun: str, given: tuple[str | None, ...], resumes: bool, options: dict[str, Any]) -> Recipe:
+    """Return the recipe of a run that was begun, with more updates if they are given; reject all other settings."""
+    from transduce.recipe import resume_recipe
+
+    updates = options["updates"] if resumes else None
+    others = options if updates is None else {**options, "updates": None}
+    if any(value is not None for value in given) or _assignments(others) or _data(options):
+        alone = "--resume with no other option than --updates" if resumes else "--finish with no other option"
+        raise SettingsError(f"a resumed run keeps its own recipe; use {alone}")
+    recipe = resume_recipe(Path(begun))
+    return recipe if updates is None else recipe.but_training(updates=updates)
 
 
 def _announce(recipe: Recipe, reasons: list[str]) -> None:

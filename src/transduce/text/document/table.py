@@ -258,10 +258,8 @@ def _units(document: DocumentText, options: DocumentOptions, quoted: bool) -> It
     given = [*options.source_columns, *([options.target_column] if options.target_column else [])]
     header, rows = table.header(given, options.header)
     of_header = _side_columns([] if header is None else [table.value(cell) for cell in header.cells])
-    sources, target = ("1",), "2"
-    if of_header is not None and not given:
-        sources, target = (of_header[0],), of_header[1]
-    sources, target = options.source_columns or sources, options.target_column or target
+    source, target = ("1", "2") if of_header is None or given else of_header
+    sources, target = options.source_columns or (source,), options.target_column or target
     columns = [table.column(column, header) for column in sources]
     into = table.column(target, header)
     for row in rows:
