@@ -87,10 +87,11 @@ class Follower(Silent):
         self.curve.updated(step.update)
 
     def validation(self, validation: Validation) -> None:
-        self.curve.validated(validation.update, bits_per_byte(validation.loss * self.tokens, self.bytes))
+        bits = bits_per_byte(validation.loss * self.tokens, self.bytes)
+        self.curve.validated(validation.update, bits, **validation.scores)
 
 
-def ours(job: Job) -> None:
+def ours(job: Job, decoded: int = 0) -> None:
     """`transduce train` with files alone, but that it validates after each epoch, on the loss, as the others do."""
     run, curve = job.folder / "run", Curve(job.folder, job.launched)
     resume = (run / "recipe.toml").exists()
@@ -99,9 +100,15 @@ def ours(job: Job) -> None:
         epochs = recipe.training.epochs
         assert epochs is not None
         every = 1 / epochs if epochs > 1 else 1
-        recipe = recipe.but_training(validate_every=every, decode_examples=0, tune_search=False, patience=0)
+        recipe = recipe.but_training(validate_every=every, decode_examples=decoded, tune_search=False, patience=0)
     if not (run / "model").exists():
         train(recipe, run, resume=resume, reporter=Follower(curve, job, run))
+
+
+def levels(job: Job) -> None:
+    """The same with greedy translations of all validation pairs, to see which loss has which BLEU; its time is not
+    compared."""
+    ours(job, decoded=2000)
 
 
 # The others.
@@ -318,9 +325,10 @@ def _callback(curve: Curve, job: Job, corpus: Prepared, trainer: Any) -> Any:
     return Validating()
 
 
-OURS = "ours"
+OURS, LEVELS = "ours", "levels"
 CONTROL = "control"
 CONTENDERS: dict[str, Callable[[Job], None]] = {
+    LEVELS: levels,
     OURS: ours,
     "torch_nn": fixed(TUTORIAL),
     "torch_nn-bfloat16": fixed(TUTORIAL, bfloat16=True),

@@ -71,10 +71,10 @@ class Curve:
         self._tick()
         self._write(update)
 
-    def validated(self, update: int, bits: float) -> None:
+    def validated(self, update: int, bits: float, **scores: float) -> None:
         """Record a validation, which counts as time too."""
         self._tick()
-        self._write(update, bits=round(bits, 5))
+        self._write(update, bits=round(bits, 5), **scores)
         print(f"update {update:,}: {bits:.4f} bits per byte after {self.seconds:.0f} s", flush=True)
 
     def _tick(self) -> None:
@@ -114,6 +114,16 @@ def points(path: Path) -> list[Point]:
 def time_to(curve: list[Point], level: float) -> float | None:
     """Seconds until the first validation at or below a level; None if it was not reached."""
     return next((point.seconds for point in curve if point.bits <= level), None)
+
+
+def bits_at(path: Path, metric: str, scores: dict[str, float]) -> dict[str, float]:
+    """Bits at the first validation that reaches each score; those that none reaches are left out."""
+    found = {}
+    for name, score in scores.items():
+        reached = [line["bits"] for line in read(path) if line.get(metric, 0.0) >= score]
+        if reached:
+            found[name] = reached[0]
+    return found
 
 
 def share_of_others(path: Path, threads: int) -> float:

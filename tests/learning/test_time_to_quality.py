@@ -37,6 +37,7 @@ def test_the_clock_starts_at_the_command_and_continues_after_a_stop(curves: Modu
     later = curves.Curve(tmp_path, launched=time.time() - 1000)
     later.begin(1)
     later.updated(2)
+    time.sleep(0.01)
     later.validated(2, bits=2.0)
     lines = curves.read(curve.path)
     assert [line["update"] for line in lines] == [1, 1, 2, 2]
@@ -59,6 +60,14 @@ def test_a_pause_does_not_count(curves: ModuleType, tmp_path: Path, monkeypatch:
     wall, own = 162.0, 15.0  # stopped for a minute
     curve.updated(2)
     assert [line["seconds"] for line in curves.read(curve.path)] == [2.0, 3.0]
+
+
+def test_a_score_has_the_bits_of_the_first_validation_that_reaches_it(curves: ModuleType, tmp_path: Path) -> None:
+    curve = curves.Curve(tmp_path, launched=time.time())
+    curve.begin(0)
+    for update, (bits, bleu) in enumerate([(2.0, 20.0), (1.5, 31.0), (1.4, 30.5), (1.3, 35.0)], start=1):
+        curve.validated(update, bits, bleu=bleu)
+    assert curves.bits_at(curve.path, "bleu", {"30": 30.0, "35": 35.0, "38": 38.0}) == {"30": 1.5, "35": 1.3}
 
 
 def test_a_line_that_was_cut_off_is_left_out(curves: ModuleType, tmp_path: Path) -> None:
