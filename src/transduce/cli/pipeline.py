@@ -40,12 +40,17 @@ def command(file: str, output: str, until: str | None, output_format: str) -> No
     from transduce.pipeline.comparison import table_lines
     from transduce.pipeline.pipeline import Pipeline
     from transduce.pipeline.settings import read_pipeline
+    from transduce.training.interruption import Interrupted
 
     config = read_pipeline(Path(file))
     if until is not None and until not in config.stages:
         raise SettingsError(f"--until {until}: no stage of {file} is called so{suggestion(until, config.stages)}")
-    with PreparationProgress() as progress:
-        done = Pipeline(config, Path(output), _Observer(progress)).run(until)
+    try:
+        with PreparationProgress() as progress:
+            done = Pipeline(config, Path(output), _Observer(progress)).run(until)
+    except (KeyboardInterrupt, Interrupted):
+        note("the stages so far are kept; run the same command again to resume the pipeline")
+        raise
     if all(one.reused for one in done.values()):
         note(f"nothing to do: all {len(done)} stages are complete and their inputs and settings have not changed", "")
     if output_format == "json":

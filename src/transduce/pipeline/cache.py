@@ -95,7 +95,7 @@ def carry_out(stage: Stage, output: Path, begin: Callable[[str, Path, bool], Non
         with create_parents(folder / RECORD):
             (folder / RECORD).unlink(missing_ok=True)
             facts = stage.run(folder) or {}
-        record = {
+        record: Table = {
             "stage": stage.name,
             "key": key,
             "version": stage.version,

@@ -188,8 +188,8 @@ class Cleaner:
             sources, targets = self._texts(rows)
             for row in self._verdicts.swapped & set(rows.tolist()):
                 sources[row - start], targets[row - start] = targets[row - start], sources[row - start]
-            words = [[numbers_of(text) for text in side] for side in (sources, targets)]
-            coverage.add(*words, self._verdicts.left[rows])
+            words, translated = ([numbers_of(text) for text in side] for side in (sources, targets))
+            coverage.add(words, translated, self._verdicts.left[rows])
         self._progress("aligning words", self._size)
         coverage.learn()
         found = find_misaligned(coverage, np.flatnonzero(judged), self._config.max_shift, self._size)

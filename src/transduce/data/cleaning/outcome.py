@@ -62,15 +62,17 @@ class Verdicts:
     @property
     def left(self) -> NDArray[np.bool_]:
         """Which pairs are kept so far."""
-        return self._all() == 0
+        kept: NDArray[np.bool_] = self._all() == 0
+        return kept
 
     def of(self, reason: str) -> NDArray[np.bool_]:
         """Which pairs have a verdict."""
-        return self._all() == _CODES[reason]
+        found: NDArray[np.bool_] = self._all() == _CODES[reason]
+        return found
 
     def reason(self, row: int) -> str:
         """Return the verdict on a row."""
-        return _NAMES[self._all()[row]]
+        return _NAMES[int(self._all()[row])]
 
     def mark(self, rows: Rows, reason: str) -> None:
         """Set the verdict on rows."""
