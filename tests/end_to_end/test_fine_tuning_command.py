@@ -66,7 +66,7 @@ def test_a_run_starts_where_the_other_ended(new: Path, capsys: pytest.CaptureFix
     assert tables["search"]["max_extra"] == 5
     card = (new / "next/model/README.md").read_text()
     assert "starting from run" in card and f"| loss | {before['extra_loss']:.4f} |" in card
-    assert "extra validation: loss" in shown
+    assert "extra validation loss" in shown
     assert transduce.load("next")("a b") is not None
 
 
