@@ -98,6 +98,7 @@ function sentence(owner, { card, raw, live, line, segment }) {
     act: live && ((option) => live.choose(segment, forcedTokens(pass, token, option.token))) });
   replace(target, unbroken(written).map((group) => [written[group[0]].starts && group[0] && !written[group[0]].special ? " " : null,
     h("span", { class: group.length > 1 ? "unbroken" : null }, group.map((index) => [buttons[index], written[index].text.includes("↵") ? h("br", {}) : null]))]));
+  if (!written.length && pass.output) replace(target, h("bdi", { dir: "auto" }, pass.output)); // a text encoder writes nothing: its prediction
   roving(target, () => buttons);
   return [pass.subject === "prompt" ? null : source, target, live ? footLine(segment, line, live) : null];
 }
