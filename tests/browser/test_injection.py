@@ -190,8 +190,8 @@ def test_labels_never_become_markup(chromium: Any, labeller: str) -> None:
     for first in "bdfgk":
         words = [f"{first}{second} {second}{first}{third}" for second in "aeiou" for third in "aeiou"]
         page.get_by_role("textbox", name="Text", exact=True).fill(" ".join(words)[:200])
-        page.wait_for_timeout(500)
-        page.wait_for_load_state("networkidle")
+        page.wait_for_timeout(400)
+        page.locator(".sentence .foot").wait_for()
         shown = page.evaluate("document.querySelector('#main').textContent")
         seen |= {text for text in PAYLOADS if text in shown}
     assert len(seen) >= 5, f"the model gives too few labels to try anything: {shown[:700]}"

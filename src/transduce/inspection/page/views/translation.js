@@ -169,7 +169,7 @@ function footLine(segment, line, live) {
   const { pass } = segment, kept = keptTokens(pass);
   const jump = (tab, title) => h("button", { type: "button", class: "quiet", onclick: () => live.open(tab, line, segment) }, title);
   return h("p", { class: "foot" },
-    h("span", {}, `score ${fixed(pass.score, 3)} · ${counted(pass.produced_pieces.length, "token")}`,
+    h("span", {}, typeof pass.score === "number" ? `score ${fixed(pass.score, 3)} · ${counted(pass.produced_pieces.length, "token")}` : counted(pass.source_pieces.length, "token"),
       pass.ended === false ? " · cut off at the maximum length" : "", kept ? ` · ${counted(kept, "token")} kept` : ""),
     segment.undo?.length ? h("button", { type: "button", class: "quiet", onclick: () => live.undo(segment) }, "Undo") : null,
     live.tabs.map(([tab, title]) => jump(tab, title)));
