@@ -52,12 +52,11 @@ def test_most_payloads_run_where_nothing_protects(chromium: Any) -> None:
     page, asked = context.new_page(), set[str]()
     page.route(f"{OUTSIDE}**", lambda route: (asked.add(page.evaluate("window.now")), route.abort()))
     page.set_content("<iframe></iframe>")
-    page.evaluate("window.ran = new Set(); window.hit = (at) => window.ran.add(at);")
+    page.evaluate("window.ran = new Set(); window.hit = () => window.ran.add(Number(window.now));")
     for at, payload in enumerate(PAYLOADS):
         page.evaluate(
-            """([at, text]) => { window.now = String(at); document.querySelector("iframe").srcdoc =
-                `<script>hit = () => parent.hit(${at}); parent.hit_of = hit; parent.hit = Object.assign(parent.hit, {});
-                 </` + `script>` + text; }""",
+            """([at, text]) => { window.now = String(at);
+                document.querySelector("iframe").srcdoc = "<script>hit = () => parent.hit()</" + "script>" + text; }""",
             [at, payload],
         )
         page.wait_for_timeout(60)
@@ -190,11 +189,11 @@ def test_labels_never_become_markup(chromium: Any, labeller: str) -> None:
     page = visit.open("#/translate")
     for first in "bdfgk":
         words = [f"{first}{second} {second}{first}{third}" for second in "aeiou" for third in "aeiou"]
-        with page.expect_response("**/studio/api/translate") as answer:
-            page.get_by_role("textbox", name="Text", exact=True).fill(" ".join(words)[:200])
-        body = answer.value.text()
-        seen |= {text for text in PAYLOADS if json.dumps(text)[1:-1] in body}
-        page.wait_for_timeout(800)
-    assert len(seen) >= 5, "the model gives too few labels to try anything"
+        page.get_by_role("textbox", name="Text", exact=True).fill(" ".join(words)[:200])
+        page.wait_for_timeout(400)
+        page.locator(".sentence .foot").wait_for()
+        shown = page.evaluate("document.querySelector('#main').textContent")
+        seen |= {text for text in PAYLOADS if text in shown}
+    assert len(seen) >= 5, f"the model gives too few labels to try anything: {shown[:700]}"
     visit.check()
     visit.context.close()

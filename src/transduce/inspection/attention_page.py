@@ -69,7 +69,7 @@ def _kinds(maps: AttentionMaps, weights: Mapping[Kind, Weights], small: bool, le
 
 def _array(values: Weights, small: bool) -> dict[str, Any]:
     """Return an array of shares as `lib/arrays.js` reads it."""
-    stored: npt.NDArray[np.integer] = to_shares16(values)
+    stored: npt.NDArray[Any] = to_shares16(values)
     if small:
         stored = np.rint(np.sqrt(values.clip(0, 1)) * 255).astype("u1")
     text = base64.b64encode(zlib.compress(stored.tobytes(), level=6)).decode()

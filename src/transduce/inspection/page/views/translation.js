@@ -98,6 +98,7 @@ function sentence(owner, { card, raw, live, line, segment }) {
     act: live && ((option) => live.choose(segment, forcedTokens(pass, token, option.token))) });
   replace(target, unbroken(written).map((group) => [written[group[0]].starts && group[0] && !written[group[0]].special ? " " : null,
     h("span", { class: group.length > 1 ? "unbroken" : null }, group.map((index) => [buttons[index], written[index].text.includes("↵") ? h("br", {}) : null]))]));
+  if (!written.length && pass.output) replace(target, h("bdi", { dir: "auto" }, pass.output)); // a text encoder writes nothing: its prediction
   roving(target, () => buttons);
   return [pass.subject === "prompt" ? null : source, target, live ? footLine(segment, line, live) : null];
 }
@@ -168,7 +169,7 @@ function footLine(segment, line, live) {
   const { pass } = segment, kept = keptTokens(pass);
   const jump = (tab, title) => h("button", { type: "button", class: "quiet", onclick: () => live.open(tab, line, segment) }, title);
   return h("p", { class: "foot" },
-    h("span", {}, `score ${fixed(pass.score, 3)} · ${counted(pass.produced_pieces.length, "token")}`,
+    h("span", {}, typeof pass.score === "number" ? `score ${fixed(pass.score, 3)} · ${counted(pass.produced_pieces.length, "token")}` : counted(pass.source_pieces.length, "token"),
       pass.ended === false ? " · cut off at the maximum length" : "", kept ? ` · ${counted(kept, "token")} kept` : ""),
     segment.undo?.length ? h("button", { type: "button", class: "quiet", onclick: () => live.undo(segment) }, "Undo") : null,
     live.tabs.map(([tab, title]) => jump(tab, title)));
