@@ -224,7 +224,7 @@ def _connected(address: str) -> Iterator[Any]:
     try:
         local = {"include_dashboard": False} if address == "local" else {}
         ray.init(address=address, logging_level=logging.ERROR, log_to_driver=not is_quiet(), **local)
-    except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+    except Exception as error:  # of many kinds; a node that does not start in time is a bare Exception
         raise MissingInput(f"--ray {address}: cannot be reached ({one_line(error)}); see `ray status`") from None
     try:
         if before is not None:
