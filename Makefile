@@ -108,6 +108,9 @@ bench-train: .venv/.developer ## Training speed and memory against torch.nn and 
 bench-clean: .venv/.developer ## Precision and recall of the detectors of `transduce clean` on corpora with planted faults (minutes)
 	@$(BIN)/python bench/clean.py
 
+bench-pipeline: .venv/.developer ## `transduce pipeline` on Multi30k: each stage's BLEU, size and speed; PIPELINE="--updates 200" for less (hours; resumes)
+	@$(BIN)/python bench/pipeline.py $(PIPELINE)
+
 bench-defaults: .venv/.developer ## What the defaults give on public corpora of many kinds, from files alone; DEFAULTS="--tasks scan --quick" for less (a day; resumes)
 	@$(BIN)/python bench/defaults.py $(DEFAULTS)
 
