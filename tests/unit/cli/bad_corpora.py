@@ -22,8 +22,8 @@ CORPORA = {
     "damaged gzip": Case(
         f"{PREPARE} x.tsv.gz", 65, "x.tsv.gz: ", file("x.tsv.gz", gzip.compress(PAIRS)[:-8] + b"12345678")
     ),
-    "empty file": Case(f"{PREPARE} x.tsv --tokenizer bpe", 65, "no pair", file("x.tsv", "")),
-    "empty files": Case(f"train --source e --target /dev/null {NEW}", 65, "empty", file("e", "")),
+    "empty file": Case(f"{PREPARE} x.tsv --tokenizer bpe", 65, "empty", file("x.tsv", "")),
+    "empty files": Case(f"train --source e --target ./e {NEW}", 65, "empty", file("e", "")),
     "only one-sided lines": Case(f"{PREPARE} x.tsv", 65, "2 dropped", file("x.tsv", "a\t\n\tb\n")),
     "a line without its other half": Case(f"{PREPARE} x.tsv", 65, "x.tsv:2: ", file("x.tsv", "a\tb\nc\n")),
     "unequal files": Case(f"train --source a.txt --target x {NEW}", 65, "2 lines", file("x", "1\n2\n3\n")),
@@ -32,7 +32,7 @@ CORPORA = {
     "path below a file": Case(f"{PREPARE} a.txt/x.tsv", 66, "a.txt/x.tsv: "),
     "path of 5,000 characters": Case(f"{PREPARE} {'x' * 5000}.tsv", 66, "File name too long"),
     "missing corpus after the run's folder was made": Case(
-        f"{TRAIN} --set data.train={{source='none',target='none'}}", 66, "none: "
+        f"{TRAIN} --set data.train={{source='none',target='nobody'}}", 66, "none: "
     ),
     "lone surrogate in JSON": Case(
         f"{PREPARE} x.jsonl",
