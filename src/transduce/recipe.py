@@ -294,7 +294,8 @@ def _is_another(given: Table, chosen: Table) -> bool:
     """Whether a given table [model] names another model than the chosen one."""
     if "preset" in given or "name" not in given:
         return "preset" in given
-    return given["name"] != catalog.name_of(catalog.read_model_table(chosen, "the chosen model"))
+    name: object = given["name"]
+    return name != catalog.name_of(catalog.read_model_table(chosen, "the chosen model"))
 
 
 def _compatible(chosen: Table, given: Table) -> Table:

@@ -36,6 +36,10 @@ class DataConfig(Config):
     def _check_corpora(self) -> Self:
         if sum(reads_stdin(corpus) for name in SPLITS for corpus in self.of_split(name)) > 1:
             raise ValueError("standard input can be only one of the corpora; give the others as files")
+        for files in self.of_split("train"):
+            source = getattr(files, "source", None)
+            if source is not None and source == getattr(files, "target", None):
+                raise ValueError(f"source and target are the same file, {source}; give the file of the other side")
         for name in SPLITS[1:]:
             if any(corpus.weight is not None for corpus in self.of_split(name)):
                 raise ValueError(f"a weight is for training corpora; leave it out of {name}")

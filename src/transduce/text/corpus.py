@@ -120,8 +120,6 @@ class CorpusFiles(Config):
             raise ValueError(
                 "source and target cannot both be stdin; give one of them as a file, or pipe a TSV as path"
             )
-        if self.source == self.target:
-            raise ValueError(f"source and target are the same file, {self.source}; give the file of the other side")
         if self.format not in ("auto", "lines"):
             raise ValueError(f"source and target are files of lines; for a {self.format} file give path")
         if self._has_columns:

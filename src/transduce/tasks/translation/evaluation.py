@@ -132,8 +132,9 @@ def read_test_set(
 def default_metrics(notes: Table) -> tuple[str, ...]:
     """Return the metrics that a model is evaluated by, from the notes of its folder; older ones have none."""
     noted = notes.get("metrics")
-    fits = isinstance(noted, list) and bool(noted) and all(isinstance(name, str) and name in METRICS for name in noted)
-    metrics = tuple(noted) if fits else ("bleu", "chrf")
+    metrics: tuple[str, ...] = ("bleu", "chrf")
+    if isinstance(noted, list) and noted and all(isinstance(name, str) and name in METRICS for name in noted):
+        metrics = tuple(noted)
     return metrics if {"exact_match", "word_error_rate"} & {*metrics} else (*metrics, "exact_match")
 
 
