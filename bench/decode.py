@@ -45,7 +45,7 @@ from transduce.inference.search.search import Search
 from transduce.models.gpt import GptConfig
 from transduce.models.interface import LanguageModel
 from transduce.models.t5 import T5Config
-from transduce.models.transformer import TransformerConfig
+from transduce.models.transformer import Transformer, TransformerConfig
 
 TINY = TransformerConfig(
     model_dim=128, ffn_dim=256, num_heads=4, num_layers=4, attention_bias=True, tied_embeddings="target"
@@ -120,6 +120,7 @@ def contenders_of(config: Config, threads: int) -> dict[str, list[Contender]]:
     peer = their_search(peer_of(model, config), isinstance(model, LanguageModel), limit(model))
     found = {"float32": [our_search(model)] * len(counts), "generate": [peer] * len(counts)}
     if ends(model):
+        assert isinstance(model, Transformer)
         eight = our_model(config)
         eight.freeze("int8")
         found["int8"] = [our_search(eight)] * len(counts)

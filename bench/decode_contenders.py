@@ -55,6 +55,7 @@ def our_model(config: Config, vocabulary: int = VOCABULARY) -> AnyTransducer:
     model = build(config, VocabularySizes(vocabulary, vocabulary), seed=1).eval()
     assert isinstance(model, Transducer)
     if ends(model):
+        assert isinstance(model, Transformer)
         end_translations(model)
     model.freeze()  # as a translator does with what it has loaded
     return model
