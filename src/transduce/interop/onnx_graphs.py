@@ -28,7 +28,6 @@ from transduce.model_folder import ModelFolder, save_tokenizers
 from transduce.models.bert import Bert
 from transduce.models.interface import Memory
 from transduce.models.transformer import Transformer
-from transduce.nn.position import SinusoidalPositions
 from transduce.storage.atomic import atomic_folder
 from transduce.storage.layout import MODEL_CARD
 
@@ -90,9 +89,9 @@ def export(contents: ModelFolder, folder: Path, run: Path) -> Usage:
     runtime, usage = _runtime(), onnx_usage(contents, folder, run)
     model = contents.model.eval()
     check_model(model)
-    for positions in model.modules():
-        if isinstance(positions, SinusoidalPositions):
-            positions.first(POSITIONS)
+    for name, table in list(model.named_buffers()):
+        if name.endswith("positions.table") and table.shape[0] < POSITIONS:
+            model.get_submodule(name.removesuffix(".table")).first(POSITIONS)  # type: ignore[operator]
     with atomic_folder(folder) as temporary, torch.no_grad():
         if isinstance(model, Transformer):
             _export_translator(contents, model, temporary, runtime)
