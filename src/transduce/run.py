@@ -87,33 +87,13 @@ def train(
     arguments.add_settings(settings)
     if output is None:
         raise SettingsError("no run folder is given; pass output='runs/NAME'")
-    _add_corpora(arguments, source, target, path, text, validation, test)
+    arguments.add_corpora((source, target), path, text, validation=validation, test=test)
     followers, progress = _followers(callbacks, reporter, progress)
     with arguments.written():
         made, reasons = _recipe(recipe, arguments, resume, prepared)
         for reason in reasons if leads() else ():
             followers.warn(f"chosen: {reason}")
         return _train(made, Path(output), resume, finish, prepared, followers, progress)
-
-
-def _add_corpora(
-    arguments: Arguments,
-    source: Texts | None,
-    target: Texts | None,
-    path: Path | str | None,
-    text: Texts | None,
-    validation: Both | Texts | None,
-    test: Both | Texts | None,
-) -> None:
-    if source is not None or target is not None:
-        arguments.add_pairs("train", source, target)
-    if path is not None:
-        arguments.add_path("train", path)
-    if text is not None:
-        arguments.add_text("train", text)
-    for split, given in (("validation", validation), ("test", test)):
-        if given is not None:
-            arguments.add_split(split, given)
 
 
 def _recipe(

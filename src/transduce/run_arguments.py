@@ -66,6 +66,24 @@ class Arguments:
     files: dict[str, str] = field(default_factory=dict)
     """Name in the run's folder of texts -> content."""
 
+    def add_corpora(
+        self,
+        pairs: tuple[Texts | None, Texts | None],
+        path: Any,
+        text: Texts | None,
+        **splits: Both | Texts | None,
+    ) -> None:
+        """Add all training corpora that are given, and the other splits by name."""
+        if any(one is not None for one in pairs):
+            self.add_pairs("train", *pairs)
+        if path is not None:
+            self.add_path("train", path)
+        if text is not None:
+            self.add_text("train", text)
+        for split, given in splits.items():
+            if given is not None:
+                self.add_split(split, given)
+
     def add_pairs(self, split: str, source: Texts | None, target: Texts | None) -> None:
         """Add the source and target of a split: two files, or two lists."""
         if source is None or target is None:
