@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from transduce.evaluation.metrics import show_score
-
 EXTRA = "extra_"
 """Prefix of the measures of `data.extra_validation`."""
 
@@ -79,6 +77,8 @@ class Validation:
 
     def __str__(self) -> str:
         """Say what the model is worth, on one line."""
+        from transduce.evaluation.metrics import show_score  # slow to import; `translate` imports us
+
         own = {"loss": f"{self.loss:.4f}", "perplexity": f"{self.perplexity:.2f}"}
         own["accuracy"] = f"{100 * self.accuracy:.1f} %"
         if self.bits_per_byte is not None:
