@@ -173,7 +173,7 @@ def test_nothing_in_gives_nothing_out(
     found = Path(output).read_bytes()
     assert gzip.decompress(found) == b"" if content else found == b""
     assert left(small_windows) == {output}
-    assert capsys.readouterr() == ("", "")
+    assert capsys.readouterr() == ("", "note: the input is empty, and so is the output\n")
 
 
 def test_a_line_of_a_million_characters_is_a_line(small_windows: Path, capsys: pytest.CaptureFixture[str]) -> None:

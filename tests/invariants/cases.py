@@ -74,6 +74,8 @@ def case(base: str, name: str = "", joint: bool = False, **changes: Any) -> Case
 CASES = [
     case("paper_base", joint=True),
     case("paper_big", joint=True, num_heads=7),
+    case("student_6_2", joint=True),
+    case("student_12_1", joint=True),
     case("small", joint=True),
     case("tiny", joint=True),
     case("paper_base", "one_layer", tied_embeddings="target", num_layers=1),

@@ -28,6 +28,7 @@ from transduce.model_folder import ModelFolder, save_tokenizers
 from transduce.models.bert import Bert
 from transduce.models.interface import Memory
 from transduce.models.transformer import Transformer
+from transduce.rng import torch_generator
 from transduce.storage.atomic import atomic_folder
 from transduce.storage.layout import MODEL_CARD
 
@@ -135,7 +136,7 @@ def _export_translator(contents: ModelFolder, model: Transformer, folder: Path, 
 
 def _inputs(vocabulary: int, batch: int, length: int) -> tuple[Tensor, Tensor]:
     """Return tokens and which of them are real; the last row of several is shorter."""
-    generator = torch.Generator().manual_seed(batch * length)
+    generator = torch_generator(batch * length)
     allowed = torch.ones(batch, length, dtype=torch.bool)
     allowed[-1, length - length // 3 :] = False
     return torch.randint(vocabulary, (batch, length), generator=generator), allowed

@@ -131,7 +131,7 @@ def test_a_small_gzip_of_an_endless_line_does_not_fill_memory(tmp_path, monkeypa
 
 @pytest.mark.parametrize("name", ["missing.txt", ".", "missing/corpus.txt"])
 def test_a_path_that_cannot_be_read_is_missing_input(tmp_path, name):
-    with pytest.raises(MissingInput, match="cannot be read"):
+    with pytest.raises(MissingInput, match=r"cannot be read|is a folder"):
         list(read_lines(tmp_path / name))
 
 
