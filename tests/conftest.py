@@ -80,9 +80,10 @@ def prepared(prepared_folder: Path) -> Prepared:
     return load_prepared(prepared_folder)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """A headless Chromium, one for all tests: playwright allows no second one; skips where there is none."""
+    """A headless Chromium; skips where there is none. It is closed with the module: playwright keeps an event loop
+    running in this thread meanwhile, so that no other test could start one, nor a second playwright."""
     sync_api = pytest.importorskip(
         "playwright.sync_api", reason="playwright is not installed; `make test-browser` installs it"
     )
