@@ -16,7 +16,7 @@ export function subjectBar(root, app) {
     oninput: () => write(input.value.replace(/\n/g, " ")),
     onkeydown: (event) => { if (event.key === "Enter") { event.preventDefault(); write.now(input.value); } } });
   const edit = h("button", { type: "button", onclick: () => app.go("translate") }, "Edit text");
-  const output = h("p", { class: "output", "aria-live": "polite" });
+  const output = h("p", { class: "output", tabindex: "0", "aria-live": "polite" });
   const chooser = h("select", { class: "segments", "aria-label": "Sentence of the text", onchange: () => session.select(...chooser.value.split(".").map(Number)) });
   root.append(h("div", { class: "subject" }, input, edit, chooser, output));
 

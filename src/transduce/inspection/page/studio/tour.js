@@ -91,7 +91,7 @@ export function tourPanel(root, app) {
   let step = "tokens", lesson = null, view = null, data = null, wanted = null, text = null, shownKey = "", turn = 0;
   const input = h("textarea", { rows: "1", "aria-label": "Sentence of the tour", dir: "auto", spellcheck: "false", oninput: () => later(), onkeydown: (event) => { if (event.key === "Enter") { event.preventDefault(); later.now(); } } });
   const later = debounced(() => { text = input.value.trim(); open(); app.stateChanged(); }, 500);
-  const output = h("p", { class: "output", "aria-live": "polite" }), examples = h("div", { class: "tour-examples" }), dots = h("ol", { class: "tour-dots" }), count = h("p", { class: "tour-count" });
+  const output = h("p", { class: "output", tabindex: "0", "aria-live": "polite" }), examples = h("div", { class: "tour-examples" }), dots = h("ol", { class: "tour-dots" }), count = h("p", { class: "tour-count" });
   const place = h("div", { class: "tour-place", tabindex: "-1" });
   const back = h("button", { type: "button", onclick: () => move(-1) }, "← Back"), next = h("button", { type: "button", class: "primary", onclick: () => move(1) }, "Next →");
   replace(root, h("div", { class: "tour" }, h("div", { class: "tour-head" }, h("div", { class: "subject" }, input, output), examples), h("nav", { "aria-label": "Steps of the tour" }, dots), place,

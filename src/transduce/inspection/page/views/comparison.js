@@ -43,7 +43,7 @@ function markedText(output, words, common, tag) {
     if (!lost) at = found + text.length;
   }
   if (!lost) parts.push(output.text.slice(at));
-  return h("p", { class: "written", dir: direction(output.text), lang: "" }, parts);
+  return h("p", { class: "written", tabindex: "0", dir: direction(output.text), lang: "" }, parts);
 }
 
 const tiny = (share) => (share < 1e-4 ? "0.0\u2009%" : percent(share)); // a card has no room for more; the table has it
@@ -116,7 +116,7 @@ export function comparisonPart(noun) {
       h("div", { class: "both" },
         h("h3", {}, "Intact model"), markedText(original, words[0], common[0], "del"),
         h("h3", {}, "Changed model"), differs ? markedText(changed, words[1], common[1], "ins") : h("p", { class: "written same" }, "writes the same"),
-        alone === null ? null : [h("h3", {}, "Second sentence by itself"), h("p", { class: "written", dir: direction(alone), lang: "" }, alone)]),
+        alone === null ? null : [h("h3", {}, "Second sentence by itself"), h("p", { class: "written", tabindex: "0", dir: direction(alone), lang: "" }, alone)]),
       h("p", { class: "unseen" }, differs ? `${gone} words replaced or removed, ${count} new` : "No word changed"),
       comparedFigures(result, noun),
       comparedTokens(differs ? `The original ${noun}, token by token` : "Token by token", original),

@@ -151,7 +151,7 @@ class InterventionView {
     }
     const { source, output = "" } = this.data;
     if (this.wanted()) return; // an answer is on its way
-    this.comparison.empty("Nothing is changed yet", source ? h("p", { class: "written", dir: direction(output) }, output) : null,
+    this.comparison.empty("Nothing is changed yet", source ? h("p", { class: "written", tabindex: "0", dir: direction(output) }, output) : null,
       h("p", { class: "hint" }, this.current.mode === "patch" ? "Write a second sentence that differs, best in one word."
         : `${this.source ? "Click a source word to mask it, or" : "Click"} a square of the board to switch it off; the ${this.noun} and its probabilities appear here at once.`));
   }
