@@ -103,7 +103,10 @@ class Visit:
 
     def translate(self, text: str) -> None:
         """Type a text and wait for its translation."""
-        self.page.get_by_role("textbox", name="Text", exact=True).fill(text)
+        box = self.page.get_by_role("textbox", name="Text", exact=True)
+        box.fill("")
+        self.page.locator(".sentence .foot").first.wait_for(state="detached")  # of the text that the page opened with
+        box.fill(text)
         self.page.locator(".sentence .foot").last.wait_for()
 
     def check(self) -> None:
