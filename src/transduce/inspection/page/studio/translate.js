@@ -14,7 +14,9 @@ export function translatePanel(root, app) {
   const { session } = app, options = optionsBar(app);
   const write = debounced(() => session.setText(input.value), 220);
   const input = h("textarea", { class: "source-text", "aria-label": "Text", spellcheck: "false", dir: "auto", rows: "3", placeholder: "Type a text …", oninput: write });
-  const languages = h("div", { class: "controls languages" }), examples = h("p", { class: "examples" }), progress = h("p", { class: "hint progress" }), result = h("div", { class: "result", "aria-label": "Translation", role: "region" });
+  const languages = h("div", { class: "controls languages" }), examples = h("p", { class: "examples" }), remaining = h("span"), result = h("div", { class: "result", "aria-label": "Translation", role: "region" });
+  // Drawn once: a button that is drawn again with every token loses its focus, and clicks on it are lost.
+  const progress = h("p", { class: "hint progress", hidden: true }, remaining, h("button", { type: "button", class: "quiet", onclick: () => session.wantAll() }, "Translate all"));
   replace(root, h("div", { class: "translate" }, h("div", { class: "write" }, languages, input, examples, options.element), h("div", {}, result, progress)));
 
   const live = {
@@ -37,8 +39,8 @@ export function translatePanel(root, app) {
 
   function drawProgress() {
     const left = session.pending;
-    replace(progress, left ? [`${counted(left, "line")} not translated yet; lines are translated when you scroll to them. `,
-      h("button", { type: "button", class: "quiet", onclick: () => session.wantAll() }, "Translate all")] : null);
+    progress.hidden = !left;
+    replace(remaining, left ? `${counted(left, "line")} not translated yet; lines are translated when you scroll to them. ` : null);
   }
 
   function drawAll() {
