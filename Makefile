@@ -37,6 +37,9 @@ demo: .venv/.installed ## Train a model that pronounces English words, about thr
 test: .venv/.developer ## Run the default tests (minutes)
 	@$(BIN)/pytest -n 2
 
+test-long: .venv/.developer ## Run what is too long for the default tests: more stops, more threads, memory, a whole tutorial (minutes)
+	@$(BIN)/pytest tests/unit tests/end_to_end tests/documents tests/invariants -m long --timeout=1200
+
 check: .venv/.developer ## Check format, lint, types and layers
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
@@ -159,7 +162,7 @@ reproduce-table-4: .venv/.developer ## Table 4 in small: parsing as translation 
 reproduce: reproduce-table-2 reproduce-table-3 reproduce-table-4 reproduce-captioning reproduce-universal reproduce-babi reproduce-ntm reproduce-ladder ## Run all reproduce-* targets: published results (a day or so; resumes)
 
 docs: .venv/.developer ## Run the examples, notebooks and commands of the documents
-	@$(BIN)/pytest tests/documents
+	@$(BIN)/pytest tests/documents -m ''
 
 reference: .venv/.developer ## Write docs/reference again from the code, and the notebooks from the tutorials
 	@$(BIN)/python docs/generate_reference.py

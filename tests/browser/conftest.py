@@ -104,8 +104,9 @@ class Visit:
     def translate(self, text: str) -> None:
         """Type a text and wait for its translation."""
         box = self.page.get_by_role("textbox", name="Text", exact=True)
-        box.fill("")
-        self.page.locator(".sentence .foot").first.wait_for(state="detached")  # of the text that the page opened with
+        box.fill("")  # the page may still be translating the text that it opened with
+        self.page.evaluate("() => new Promise((done) => setTimeout(done, 400))")  # after the pause for further typing
+        self.page.locator(".sentence").first.wait_for(state="detached")
         box.fill(text)
         self.page.locator(".sentence .foot").last.wait_for()
 

@@ -28,6 +28,7 @@ from transduce.text.tokenizer.training import train_encoder_tokenizer
 amounts = pytest.mark.parametrize(
     "payloads", [pytest.param(SAMPLE, id="sample"), pytest.param(PAYLOADS, id="all", marks=pytest.mark.long)]
 )
+all_payloads = pytest.mark.parametrize("payloads", [pytest.param(PAYLOADS, id="all", marks=pytest.mark.long)])
 VIEWS = ("translate", "beam-tree", "attention", "intervene", "inside", "runs", "paper")
 
 
@@ -87,7 +88,7 @@ def test_text_never_becomes_markup(visit: Visit, payloads: Sequence[str]) -> Non
     visit.check()
 
 
-@amounts
+@all_payloads
 def test_addresses_never_become_markup(visit: Visit, payloads: Sequence[str]) -> None:
     page = visit.open("#/translate")
     quote = urllib.parse.quote
@@ -104,7 +105,7 @@ def test_addresses_never_become_markup(visit: Visit, payloads: Sequence[str]) ->
     visit.check_nothing_ran()  # options that do not exist are rejected by the server, as they should
 
 
-@amounts
+@all_payloads
 def test_errors_never_become_markup(visit: Visit, payloads: Sequence[str]) -> None:
     page, left = visit.open("#/translate"), list(payloads)
 
@@ -142,7 +143,7 @@ def test_tokens_and_names_never_become_markup(visit: Visit, payloads: Sequence[s
     visit.check()
 
 
-@amounts
+@all_payloads
 def test_saved_pages_never_become_markup(chromium: Any, payloads: Sequence[str], tmp_path: Path) -> None:
     """Pages of the Python API, with `</script>` in their JSON."""
     count = len(payloads)

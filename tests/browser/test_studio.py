@@ -101,6 +101,7 @@ def test_a_masked_word_and_a_head_change_the_probability_as_in_python(visit: Vis
     visit.check()
 
 
+@pytest.mark.long
 def test_every_view_opens_without_an_error_at_each_size(chromium: Any, address: str) -> None:
     for size, scheme in (("desktop", "light"), ("phone", "dark")):
         visit = Visit(chromium, address, size, scheme)
@@ -117,6 +118,7 @@ def test_every_view_opens_without_an_error_at_each_size(chromium: Any, address: 
         visit.context.close()
 
 
+@pytest.mark.long
 def test_every_step_of_the_tour_opens(visit: Visit) -> None:
     page = visit.open("#/paper")
     page.get_by_role("textbox", name="Sentence of the tour").fill(TEXT)
@@ -148,6 +150,7 @@ def test_a_link_restores_the_view_and_the_sentence(visit: Visit) -> None:
     visit.check()
 
 
+@pytest.mark.long
 def test_a_saved_page_works_without_a_server(visit: Visit, tmp_path: Path) -> None:
     page = visit.open("#/translate")
     visit.translate(TEXT)
@@ -175,6 +178,7 @@ def test_a_saved_page_works_without_a_server(visit: Visit, tmp_path: Path) -> No
     visit.check()
 
 
+@pytest.mark.long
 def test_axe_finds_no_serious_violation(visit: Visit) -> None:
     axe = pytest.importorskip(
         "axe_playwright_python.base", reason="axe-playwright-python is not installed; `make test-browser` installs it"

@@ -120,12 +120,14 @@ def test_the_page_on_inspection_runs(
         assert (tmp_path / f"{name}.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
+@pytest.mark.long
 def test_two_models_are_compared(tmp_path: Path) -> None:
     message = run_example("compare_two_models.py", tmp_path)
     assert message.count("perplexity") == 2
     assert message.count("p = ") == 2
 
 
+@pytest.mark.long
 def test_a_model_of_ones_own_learns_what_it_can(tmp_path: Path) -> None:
     sort, reverse = run_example("adding_a_model.py", tmp_path).splitlines()
     assert sort.endswith("→  a b c d")

@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.documents.markdown import ROOT, load_script
 
 GENERATOR = load_script("docs/generate_notebooks.py")
@@ -42,6 +44,7 @@ def test_notebooks_are_made_from_the_tutorials() -> None:
         assert current == GENERATOR.notebook(tutorial), f"{tutorial.name}: run `make reference`"
 
 
+@pytest.mark.long
 def test_the_first_model_reads_dates(tmp_path: Path) -> None:
     """Most of them: half a minute of training leaves a few per cent wrong, which ones depends on the processor."""
     shown = executed("first-model", tmp_path)

@@ -26,12 +26,20 @@ REGULARISED = {
 }
 
 
+ACCUMULATED = {"gradient_accumulation": 2, "max_grad_norm": 0.5, "batch_tokens": 53}
+CHANGES = {"plain": {}, "accumulate": ACCUMULATED, "regularised": REGULARISED}
+STOPS = ([1], [5], [7], [3, 4, 11], [16])
+SAMPLE = (("plain", [1]), ("plain", [7]), ("accumulate", [16]), ("regularised", [3, 4, 11]))
+
+
 @pytest.mark.parametrize(
-    "changes",
-    [{}, {"gradient_accumulation": 2, "max_grad_norm": 0.5, "batch_tokens": 53}, REGULARISED],
-    ids=["plain", "accumulate", "regularised"],
+    ("stops", "changes"),
+    [
+        pytest.param(stops, changes, id=f"{stops}-{name}", marks=[] if (name, stops) in SAMPLE else pytest.mark.long)
+        for name, changes in CHANGES.items()
+        for stops in STOPS
+    ],
 )
-@pytest.mark.parametrize("stops", [[1], [5], [7], [3, 4, 11], [16]], ids=str)
 def test_a_run_that_is_stopped_and_resumed_is_the_same_run_bit_by_bit(
     prepared: Prepared, tmp_path: Path, stops: list[int], changes: dict[str, object]
 ) -> None:
@@ -231,7 +239,11 @@ def test_a_stop_at_the_last_update_comes_too_late_to_matter(prepared: Prepared, 
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"gradient_accumulation": 2, "max_grad_norm": 0.5}], ids=["plain", "accumulate"]
+    "changes",
+    [
+        pytest.param({}, id="plain"),
+        pytest.param({"gradient_accumulation": 2, "max_grad_norm": 0.5}, id="accumulate", marks=pytest.mark.long),
+    ],
 )
 def test_the_weights_do_not_depend_on_the_number_of_threads(
     prepared: Prepared, tmp_path: Path, changes: dict[str, object]

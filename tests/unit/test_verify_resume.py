@@ -30,7 +30,7 @@ def recipe() -> Recipe:
     return Recipe.from_tables(RECIPE, "the test's recipe")
 
 
-@pytest.mark.parametrize("is_prepared", [False, True])
+@pytest.mark.parametrize("is_prepared", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_a_run_that_was_killed_is_the_same_run_after_resuming(
     recipe: Recipe, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, is_prepared: bool
 ) -> None:

@@ -58,7 +58,13 @@ def searched(model: Transformer, requests: list[Request], together: int) -> dict
     return found
 
 
-@pytest.mark.parametrize("options", [SearchOptions(method="greedy"), SearchOptions(beam_size=3, n_best=3)])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(SearchOptions(method="greedy"), marks=pytest.mark.long, id="greedy"),
+        pytest.param(SearchOptions(beam_size=3, n_best=3), id="beam"),
+    ],
+)
 def test_a_request_in_int8_does_not_depend_on_its_neighbours(options: SearchOptions) -> None:
     model = folder().transducer
     assert isinstance(model, Transformer)

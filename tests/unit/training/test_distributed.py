@@ -208,6 +208,7 @@ def test_a_sharded_run_goes_on_in_one_process_and_the_other_way_round(
         assert noted == [{"event": "ranks", "update": STOP, "before": before, "now": now}]
 
 
+@pytest.mark.long
 def test_sigterm_to_torchrun_stops_all_ranks_with_everything_saved(tmp_path: Path) -> None:
     """Twice, in a run too long to end by itself: no update is lost or told twice, and the follower writes nothing."""
     folder, path = tmp_path / "run", tmp_path / "recipe.toml"

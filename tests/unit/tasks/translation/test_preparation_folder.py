@@ -171,6 +171,7 @@ print(int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text(
 """
 
 
+@pytest.mark.long
 def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
     if not Path("/proc/self/status").exists():
         pytest.skip("peak memory is read from /proc (getrusage would report that of pytest); Linux removes this skip")
