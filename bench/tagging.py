@@ -73,7 +73,7 @@ def pre_training(options: argparse.Namespace, work: Path) -> Table:
         write_plain(options.wikitext / f"wiki.{split}.raw.gz", work / f"wiki.{split}.txt")
     return {
         "data": {
-            "task": "mask",
+            "objective": "mask",
             "train": {"path": str(work / "wiki.train.txt")},
             "validation": {"path": str(work / "wiki.valid.txt")},
             "max_length": 64,
@@ -97,7 +97,7 @@ def tagging(options: argparse.Namespace, work: Path, seed: int, started: bool) -
     pre_trained = str(work / "pre-trained")
     return {
         "data": {
-            "task": "tag",
+            "objective": "tag",
             "train": {"path": str(options.treebank / "en_lines-ud-train.conllu.gz")},
             "validation": {"path": str(options.treebank / "en_lines-ud-dev.conllu.gz")},
             "max_length": 96,
