@@ -11,7 +11,7 @@ from typing import Any
 
 from transduce.config import Table
 from transduce.models.ancestors.captioner import CaptionerConfig
-from transduce.tasks.translation.survey import MAX_PAIRS, Side, Survey, recognise
+from transduce.tasks.translation.survey import MAX_PAIRS, Side, Survey, recognise, recognise_source
 from transduce.text.image_file import ImageFilesConfig
 from transduce.training.initial_checkpoint import InitialCheckpoint
 from transduce.training.task import Defaults
@@ -111,7 +111,7 @@ def _kind(found: Survey, side: str, given: Table, reasons: list[str]) -> str:
 
 def _noted(found: Survey, name: str, reasons: list[str]) -> str | None:
     """Return the kind of token of one side, None for BPE, and note what it was recognised as."""
-    side = recognise(getattr(found, name), found.pairs)
+    side = recognise_source(found) if name == "source" else recognise(found.target, found.pairs)
     reasons.append(f"the {name} {side.what}")
     return side.kind
 

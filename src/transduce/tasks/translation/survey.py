@@ -1,7 +1,8 @@
 """What kind of text each side of a corpus is, and so which tokens it gets: prose, symbols, single words, words with
 features, names, code, scripts without spaces.
 
-Recognised from counts over the first lines alone, each side by itself.
+Recognised from counts over the first lines alone, each side by itself, but for the source of single words: it is
+spelled where its own words would hide the letters or digits that these are made from.
 """
 
 from __future__ import annotations
@@ -38,6 +39,10 @@ RARE = 2.5
 SYMBOL_CHARACTERS = 2.1
 """Characters per word, with the space, of text whose words are single characters."""
 MOSTLY_UNSPACED = 0.5
+SHORT_TEXT = 64
+"""Characters per line up to which text is spelled if the other side is single words."""
+MOSTLY_NUMBERS = 0.5
+"""Fraction of the different words from which on symbols are numbers: tomorrow's files will have others."""
 CODE_MARKS = 0.08
 """Fraction of the characters of code that are brackets and operators."""
 
@@ -62,6 +67,8 @@ class Side:
     """Fraction of the characters in scripts without spaces."""
     code: float = 0.0
     """Fraction of the characters that are brackets and operators."""
+    numbers: float = 0.0
+    """Fraction of the different words that are numbers of two digits or more."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +139,7 @@ class _Counts:
             "" if found is None else found.separator,
             self.unspaced / max(1, self.characters),
             self.code / max(1, self.kept_characters),
+            sum(word.isdecimal() and len(word) > 1 for word in self.distinct) / max(1, len(self.distinct)),
         )
 
 
@@ -161,6 +169,18 @@ def recognise(side: Side, pairs: int) -> Recognised:
     return Recognised(None, "is text: tokens are subwords")
 
 
+def recognise_source(found: Survey) -> Recognised:
+    """Return what the source of a corpus is; it depends on the target where that is single words."""
+    source, by_itself = found.source, recognise(found.source, found.pairs)
+    if recognise(found.target, found.pairs).kind != "character":
+        return by_itself
+    if by_itself.kind == "word" and source.numbers > MOSTLY_NUMBERS:
+        return Recognised("character", "is mostly numbers, and the target single words: tokens are characters")
+    if by_itself.kind is None and source.characters <= SHORT_TEXT:
+        return Recognised("character", "is short, and the target single words: tokens are characters")
+    return by_itself
+
+
 def fitting_metrics(found: Survey, has_images: bool = False) -> tuple[str, ...]:
     """Return the metrics that tell how good translations of such a corpus are, the most telling first."""
     target = recognise(found.target, found.pairs)
@@ -168,7 +188,7 @@ def fitting_metrics(found: Survey, has_images: bool = False) -> tuple[str, ...]:
         return ("chrf", "exact_match") if found.target.unspaced > MOSTLY_UNSPACED else ("bleu", "chrf")
     if target.kind != "word":
         return "exact_match", "chrf"
-    is_pronunciation = not has_images and recognise(found.source, found.pairs).kind in LETTERS
+    is_pronunciation = not has_images and recognise_source(found).kind in LETTERS
     return ("word_error_rate", "phoneme_error_rate") if is_pronunciation else ("exact_match", "bleu")
 
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from transduce.errors import DataError
-from transduce.tasks.translation.survey import Side, fitting_metrics, recognise, survey
+from transduce.tasks.translation.survey import Side, fitting_metrics, recognise, recognise_source, survey
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 CASES = ("NOM", "ACC", "DAT", "GEN", "INS", "AT+ESS")
@@ -31,6 +31,8 @@ def made(count: int, line: str) -> list[str]:
         "spaced features": lambda: f"{word()} {' '.join(features())}",
         "symbols": lambda: " ".join(draw.choice(("K", "AH", "T", "IY")) for _ in range(6)),
         "japanese": lambda: "".join(chr(draw.randint(0x4E00, 0x4E80)) for _ in range(30)),
+        "tags": lambda: f"{word()} {' '.join(f'<{feature}>' for feature in features())}",
+        "dates": lambda: f"{draw.randint(1, 31)} {draw.choice(CASES)} {draw.randint(1900, 2050)}",
         "spelled": lambda: " ".join(chr(draw.randint(0x4E00, 0x4F80)) for _ in range(8)),
         "code": lambda: (
             f"{draw.choice(prose)}[{draw.choice(prose)}] = {draw.choice(prose)}({draw.choice(prose)}); // {word()}"
@@ -59,6 +61,22 @@ def test_each_side_is_recognised_by_itself(line: str, kind: str | None, what: st
     side = recognise(found.source, found.pairs)
     assert side.kind == kind and what in side.what, side
     assert recognise(found.target, found.pairs).kind is None
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "kind"),
+    [
+        ("tags", "word", "character"),
+        ("tags", "prose", None),
+        ("dates", "word", "character"),
+        ("dates", "symbols", "word"),
+        ("prose", "word", "character"),
+        ("symbols", "word", "word"),
+        ("features", "word", "feature"),
+    ],
+)
+def test_the_source_of_single_words_is_spelled(source: str, target: str, kind: str | None) -> None:
+    assert recognise_source(survey(zip(made(997, source), made(997, target), strict=True))).kind == kind
 
 
 def test_a_survey_counts_pairs_characters_words_and_different_words() -> None:
