@@ -27,6 +27,7 @@ from measuring import require_files, train_or_resume
 from transduce.config import Table
 from transduce.recipe import Recipe, read_recipe
 from transduce.run import EvaluationOptions, evaluate
+from transduce.storage.journal import read_journal
 
 Pairs = list[tuple[str, str]]
 Splits = dict[str, Pairs]
@@ -38,7 +39,8 @@ HELD_OUT = 1000
 class Task:
     """A corpus, its metric, and a published figure of it, None where there is none."""
 
-    read: Callable[[Path], Splits]
+    write: Callable[[Path, Path], Table]
+    """(corpora, folder) -> [data] with the files that a person would give, and `test`; new files are in the folder."""
     metric: str
     published: float | None
     note: str
@@ -103,8 +105,46 @@ def scan(data: Path) -> Splits:
     return {"train": read("train"), "test": read("test")}
 
 
-def _bind(read: Callable[[Any, Path], Splits], argument: Any) -> Callable[[Path], Splits]:
-    return lambda data: read(argument, data)
+def tagging(data: Path, folder: Path) -> Table:
+    """Parts of speech of UD English-LinES."""
+    names = {"train": "train", "validation": "dev", "test": "test"}
+    files = {split: data / f"ud-english-lines/en_lines-ud-{part}.conllu.gz" for split, part in names.items()}
+    require_files(data / "ud-english-lines", *(path.name for path in files.values()))
+    return {"objective": "tag", **{split: {"path": str(path)} for split, path in files.items()}}
+
+
+def babi(data: Path, folder: Path) -> Table:
+    """All tasks together, 1,000 questions each; the test questions in one file."""
+    train, test = (
+        sorted((data / "babi").glob(f"en-qa*_{part}.txt.gz"), key=lambda path: int(path.name[5:].partition("_")[0]))
+        for part in ("train", "test")
+    )
+    if len(train) != 20 or len(test) != 20:
+        raise SystemExit(f"{data / 'babi'}: 20 files of each split were expected; CONTRIBUTING.md lists the corpora")
+    together = folder / "test.txt"
+    together.write_text("".join(f"{line}\n" for path in test for line in lines(path)), encoding="utf-8")
+    return {
+        "objective": "classify",
+        "train": [{"path": str(path), "format": "babi"} for path in train],
+        "test": {"path": str(together), "format": "babi"},
+    }
+
+
+def shakespeare(data: Path, folder: Path) -> Table:
+    """The last tenth is for validation, as in nanoGPT; there is no other test."""
+    require_files(data / "tinyshakespeare", "input.txt.gz")
+    with gzip.open(data / "tinyshakespeare/input.txt.gz", "rt", encoding="utf-8", newline="\n") as file:
+        text = file.read()
+    cut = int(0.9 * len(text))
+    paths = {"train": folder / "train.txt", "validation": folder / "validation.txt"}
+    for path, part in zip(paths.values(), (text[:cut], text[cut:]), strict=True):
+        path.write_text(part, encoding="utf-8")
+    return {split: {"text": str(path), "document": "file"} for split, path in paths.items()}
+
+
+def pairs_of(read: Callable[..., Splits], *arguments: Any) -> Callable[[Path, Path], Table]:
+    """Return what writes the files of a corpus of pairs."""
+    return lambda data, folder: write_files(read(*arguments, data), folder)
 
 
 LOW = ("ady", "gre", "ice", "ita", "khm")
@@ -112,41 +152,59 @@ MEDIUM = ("fre", "hun", "kor")
 BEST_INFLECTION = {"spanish": 0.97, "russian": 0.92, "hungarian": 0.87, "arabic": 0.94}
 TASKS: dict[str, Task] = {
     **{
-        f"g2p-{name}": Task(_bind(pronunciation, f"low-{name}"), "word_error_rate", None, "mean of the ensemble 0.216")
+        f"g2p-{name}": Task(
+            pairs_of(pronunciation, f"low-{name}"), "word_error_rate", None, "mean of the ensemble 0.216"
+        )
         for name in LOW
     },
     **{
         f"g2p-{name}": Task(
-            _bind(pronunciation, f"medium-{name}"), "word_error_rate", None, "mean of the ensemble 0.0887"
+            pairs_of(pronunciation, f"medium-{name}"), "word_error_rate", None, "mean of the ensemble 0.0887"
         )
         for name in MEDIUM
     },
     **{
-        f"inflection-{name}": Task(_bind(inflection, name), "exact_match", best, "best system of 2017, from memory")
+        f"inflection-{name}": Task(pairs_of(inflection, name), "exact_match", best, "best system of 2017, from memory")
         for name, best in BEST_INFLECTION.items()
     },
-    "scan": Task(scan, "exact_match", 0.99, "simple split"),
-    "cmudict": Task(cmudict, "word_error_rate", 0.202, "Transformer of two layers; the split is only about the same"),
-    "multi30k": Task(multi30k, "bleu", None, "13a on raw text; tokenised BLEU by bench/multi30k.py"),
-    "tatoeba-10k": Task(_bind(tatoeba, 10_000), "bleu", None, "split by hash"),
-    "tatoeba-50k": Task(_bind(tatoeba, 50_000), "bleu", None, "split by hash"),
-    "tatoeba": Task(_bind(tatoeba, None), "bleu", None, "split by hash"),
+    "scan": Task(pairs_of(scan), "exact_match", 0.99, "simple split"),
+    "cmudict": Task(
+        pairs_of(cmudict), "word_error_rate", 0.202, "Transformer of two layers; the split is only about the same"
+    ),
+    "multi30k": Task(pairs_of(multi30k), "bleu", None, "13a on raw text; tokenised BLEU by bench/multi30k.py"),
+    "tatoeba-10k": Task(pairs_of(tatoeba, 10_000), "bleu", None, "split by hash"),
+    "tatoeba-50k": Task(pairs_of(tatoeba, 50_000), "bleu", None, "split by hash"),
+    "tatoeba": Task(pairs_of(tatoeba, None), "bleu", None, "split by hash"),
+    "tagging": Task(tagging, "word_accuracy", None, "from random initialisation; no other text"),
+    "babi": Task(babi, "label_accuracy", 0.876, "MemN2N, joint, three hops: mean error 12.4 %"),
+    "shakespeare": Task(
+        shakespeare, "loss", 1.88, "nanoGPT's setting for a CPU; per character, of the validation text"
+    ),
 }
 
 
 def write_files(splits: Splits, folder: Path) -> Table:
-    """Write the files that a person would give; return the table [data] that names them."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write files of pairs; return the table [data] that names them."""
     table: Table = {}
     for split, pairs in splits.items():
         paths = {"source": folder / f"{split}.source", "target": folder / f"{split}.target"}
         for side, path in enumerate(paths.values()):
             path.write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8")
-        if split != "test":
-            table[split] = {name: str(path) for name, path in paths.items()}
+        table[split] = {name: str(path) for name, path in paths.items()}
     test = folder / "test.jsonl"  # lines with one source are several references
     test.write_text("".join(json.dumps({"source": a, "target": b}) + "\n" for a, b in splits["test"]), encoding="utf-8")
-    return table
+    return {**table, "test": {"path": str(test)}}
+
+
+def score(run: Path, test: Table | None, metric: str) -> tuple[float, Table | None]:
+    """Score a finished run on its test file once, with a confidence interval where there is one."""
+    if test is None:
+        final = read_journal(run / "journal.jsonl")[-1]
+        return float(final[metric]), None
+    columns = {name: value for name, value in test.items() if name != "path"}
+    found = evaluate(run, path=test["path"], options=EvaluationOptions(metrics=(metric,), columns=columns))
+    table = found.to_json()
+    return found[metric], table["intervals"][metric]
 
 
 def measure(name: str, task: Task, options: argparse.Namespace) -> Table:
@@ -156,7 +214,9 @@ def measure(name: str, task: Task, options: argparse.Namespace) -> Table:
     if result.is_file():
         found: Table = json.loads(result.read_text(encoding="utf-8"))
         return found
-    data = write_files(task.read(options.data), folder / "files")
+    (folder / "files").mkdir(parents=True, exist_ok=True)
+    data = task.write(options.data, folder / "files")
+    test = data.pop("test", None)
     changes = [f"training.time_budget='{options.time}'"] if options.time else []
     began = time.monotonic()
 
@@ -168,12 +228,11 @@ def measure(name: str, task: Task, options: argparse.Namespace) -> Table:
     resumed = (folder / "run/recipe.toml").exists()
     run = train_or_resume(recipe, folder / "run")
     seconds = time.monotonic() - began
-    scored = evaluate(run, path=str(folder / "files/test.jsonl"), options=EvaluationOptions(metrics=(task.metric,)))
-    table = scored.to_json()
+    value, bounds = score(run, test, task.metric)
     found = {
         "metric": task.metric,
-        "score": table["scores"][task.metric]["value"],
-        "interval": table["intervals"][task.metric],
+        "score": value,
+        "interval": bounds,
         "published": task.published,
         "note": task.note,
         "seconds": None if resumed else round(seconds),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, get_args
 
@@ -24,6 +25,14 @@ from transduce.nn.cpu.cross_entropy import CrossEntropy
 from transduce.rng import Rows
 from transduce.tasks.text_encoding.batches import EncoderBatch, collate_examples, encoder_loss
 from transduce.tasks.text_encoding.config import TextEncodingConfig, saved_column
+from transduce.tasks.text_encoding.corpus import read_examples
+from transduce.tasks.text_encoding.defaults import (
+    PIECES_PER_WORD,
+    Amount,
+    choose_fine_tuning,
+    choose_settings,
+    count_examples,
+)
 from transduce.tasks.text_encoding.evaluation import ExamplePredictions
 from transduce.tasks.text_encoding.masking import Masking
 from transduce.tasks.text_encoding.preparation import ExamplePreparation
@@ -44,31 +53,6 @@ FOR_PAIRS = ("bpe_dropout", "source_vectors", "target_vectors")
 """Settings of [training] that do not apply to text encoders."""
 NOTED = ("objective", "language", "max_length", "stride", "allow_no_answer")
 """Settings of [data] that a model folder states."""
-
-
-def choose_settings(objective: str) -> Defaults:
-    """Choose tokenizer, model and training for an objective (Devlin et al. 2019, section A.2 and A.3)."""
-    mask = objective == "mask"
-    training: dict[str, Any] = {
-        "batch_tokens": 4096 if mask else 2048,
-        "updates": 20_000 if mask else 2000,
-        "optimizer": "adamw",
-        "weight_decay": 0.01,
-        "schedule": "linear",
-        "learning_rate": 5e-4 if mask else 2e-4,
-        "warmup": 1000 if mask else 200,
-        "betas": [0.9, 0.999],
-        "epsilon": 1e-6,
-        "max_grad_norm": 1.0,
-        "validate_every": 1000 if mask else 200,
-    }
-    reasons = [
-        "a text encoder of 4 layers of width 256 with WordPiece, as in BERT",
-        f"AdamW with a peak learning rate of {training['learning_rate']:g} and linear decay, as in BERT",
-    ]
-    tokenizer = {"kind": "wordpiece", "vocab_size": 8000, "joint": True}
-    model = {"name": "bert", "preset": "bert_mini"}
-    return Defaults({"tokenizer": tokenizer, "model": model, "training": training}, reasons)
 
 
 class TextEncodingTask(Task[TextEncodingConfig]):
@@ -120,10 +104,21 @@ class TextEncodingTask(Task[TextEncodingConfig]):
         return next((files.path for files in every if files.layout(self.data.objective) == "babi"), None)
 
     def choose_settings(self, given: Table, prepared: Prepared | None = None) -> Defaults:
-        return choose_settings(self.data.objective)
+        return choose_settings(self.data.objective, self._amount(prepared), self._context_file() is not None)
 
     def choose_tokenizer(self, given: Table) -> Defaults | None:
-        return Defaults(choose_settings(self.data.objective).tables, ["WordPiece, as in BERT"])
+        contexts = self._context_file() is not None
+        tables = choose_settings(self.data.objective, Amount(0, 0), contexts).tables
+        return Defaults(tables, ["words, in lower case" if contexts else "WordPiece, as in BERT"])
+
+    def _amount(self, prepared: Prepared | None) -> Amount:
+        if prepared is not None:
+            tokens = prepared.report.train.source.tokens
+            return Amount(prepared.report.train.kept, round(tokens / PIECES_PER_WORD))
+        if self.data.objective == "mask":
+            return Amount(0, 0)  # its settings do not depend on it
+        files = self.data.of_split("train")
+        return count_examples(chain.from_iterable(read_examples(one, self.data.objective) for one in files))
 
     def choose_fine_tuning(
         self,
@@ -132,7 +127,7 @@ class TextEncodingTask(Task[TextEncodingConfig]):
         prepared: Prepared | None = None,
         before: Iterable[tuple[str, str]] | None = None,
     ) -> Defaults:
-        chosen = choose_settings(self.data.objective)
+        chosen = choose_fine_tuning(self.data.objective)
         return Defaults(chosen.tables, chosen.reasons[1:])
 
     preparation = ExamplePreparation
