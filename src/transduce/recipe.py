@@ -94,7 +94,9 @@ class Recipe:
         """Return the recipe with a number of updates in place of epochs or a time budget, and what follows from it."""
         planned = self.training.but(updates=updates, epochs=None, time_budget=None)
         numbers = {"warmup": planned.warmup_updates, "validate_every": planned.validation_interval}
-        return replace(self, training=planned.but(**numbers))
+        recipe = replace(self, training=planned.but(**numbers))
+        self.task.check(recipe.model, recipe.tokenizer, recipe.training, "training.updates")
+        return recipe
 
     def with_labels(self, prepared: Prepared) -> Recipe:
         """Return the recipe with what the model needs to know of the prepared corpus: the labels of a text encoder."""

@@ -74,7 +74,8 @@ def test_a_recipe_trains_and_its_model_translates(path: Path, tmp_path: Path) ->
         return
     if isinstance(read_recipe(path)[0].data, TextEncodingConfig):
         (tmp_path / "stories").write_text("\n".join(simple_stories(20, seed=1)))
-        recipe, _ = read_recipe(path, [*changes, f"data.train=[{{path='{tmp_path / 'stories'}', format='babi'}}]"])
+        changes += [f"data.train=[{{path='{tmp_path / 'stories'}', format='babi'}}]", "model.linear_updates=1"]
+        recipe, _ = read_recipe(path, changes)
         reader = load_text_encoder(train(recipe, tmp_path / "run"))
         assert len(reader.predict(["Anna went to the attic. Where is Anna?"])) == 1
         return

@@ -90,6 +90,12 @@ class TextEncodingTask(Task[TextEncodingConfig]):
                 f"data.max_length = {data.max_length} exceeds the model's {limit} learned positions; "
                 "set data.max_length or model.max_positions"
             )
+        linear = getattr(model, "linear_updates", 0)
+        if training.is_planned and linear >= training.updates:
+            return (
+                f"model.linear_updates = {linear:,} leaves none of {training.updates:,} updates with softmax; set it "
+                f"to about half of them (--set model.linear_updates={training.updates // 2})"
+            )
         if given := [setting for setting in FOR_PAIRS if getattr(training, setting)]:
             return f"training.{given[0]} is for translation; leave it out for a text encoder"
         if training.metric not in (known := ("loss", *SCORES[data.objective])):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from transduce.errors import SettingsError
 from transduce.recipe import read_recipe
 from transduce.tasks.text_encoding.defaults import Amount, choose_settings
 
@@ -42,6 +43,17 @@ def test_questions_about_contexts_get_a_memory_network(tmp_path: Path) -> None:
     assert (tables["model"]["hops"], tables["training"]["bucket_size"], tables["data"]["max_length"]) == (3, 32, 480)
     assert tables["model"]["linear_updates"] < tables["training"]["updates"] == 139
     assert tables["training"]["metric"] == "label_accuracy" and "memory network" in reasons
+
+
+def test_a_linear_start_must_end_before_the_updates_do(tmp_path: Path) -> None:
+    path = tmp_path / "qa1.txt"
+    path.write_text(97 * "1 Mary went to the hall.\n2 Where is Mary?\thall\t1\n")
+    data = {"data": {"objective": "classify", "train": {"path": str(path), "format": "babi"}}}
+    with pytest.raises(SettingsError, match="linear_updates = 64 leaves none of 50"):
+        read_recipe(None, ["training.updates=50"], data)
+    planned, _ = read_recipe(None, ["training.time_budget='5m'"], data)
+    with pytest.raises(SettingsError, match="linear_updates=25"):
+        planned.with_updates(50)
 
 
 def test_pre_training_is_that_of_bert(tmp_path: Path) -> None:
