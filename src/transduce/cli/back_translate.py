@@ -27,16 +27,22 @@ _output = option_group("Output options")
 )
 @_output("--output", required=True, metavar="FOLDER", help="Folder to write; an interrupted command resumes there.")
 @_output("--tag", default="<BT>", show_default=True, metavar="TEXT", help="Word before each source; empty for none.")
-@_search("--method", type=click.Choice(["beam", "greedy", "sample"]), default="beam", show_default=True, help="Search.")
+@_search(
+    "--method",
+    type=click.Choice(["beam", "greedy", "sample"]),
+    default="beam",
+    show_default=True,
+    help="Search method.",
+)
 @_search("--beam-size", type=int, metavar="N", help="Beam size (default: 4).")
 @_search("--temperature", type=float, metavar="T", help="Sampling temperature (default: 1.0).")
 @_search("--top-k", type=int, metavar="K", help="Sample from the K most probable tokens.")
 @_search("--seed", type=int, metavar="N", help="Random seed of samples (default: 1).")
 def command(run: str, files: tuple[str, ...], output: str, **options: Any) -> None:
-    """Translate text with MODEL, a model of the other direction, and write the pairs.
+    """Make synthetic pairs: translate text in the target language with MODEL, a model of the opposite direction.
 
-    FOLDER gets source.txt, the translations after the tag, and target.txt, the text itself. Lines that are empty, or
-    whose translation is, are left out.
+    FOLDER gets source.txt, the translations, each after the tag, and target.txt, the original text. Lines that are
+    empty or have an empty translation are left out.
     """
     from transduce.cli.progress import PreparationProgress
     from transduce.inference.load import load_translator

@@ -31,15 +31,15 @@ _search = option_group("Search options")
     show_default=True,
     help="Take the best translation, all of the n best, or the one nearest to the target by chrF.",
 )
-@_search("--n-best", type=int, metavar="N", help="Translations that are compared or taken (default: 4).")
+@_search("--n-best", type=int, metavar="N", help="Number of translations to compare or take (default: 4).")
 @_search("--beam-size", type=int, metavar="N", help="Beam size (default: 4).")
 @option_group("Output options")(
     "--output", required=True, metavar="FOLDER", help="Folder to write; an interrupted command resumes there."
 )
 def command(run: str, output: str, method: str, n_best: int | None, beam_size: int | None, **options: Any) -> None:
-    """Translate the sources of a corpus with MODEL, and write them with the translations that a student learns from.
+    """Make a student's training corpus: the sources of a corpus with their translations by MODEL, the teacher.
 
-    FOLDER gets source.txt and target.txt (sequence-level knowledge distillation, Kim and Rush 2016).
+    This is sequence-level knowledge distillation (Kim and Rush 2016). FOLDER gets source.txt and target.txt.
     """
     from transduce.cli.progress import PreparationProgress
     from transduce.inference.load import load_translator
