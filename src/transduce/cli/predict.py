@@ -91,7 +91,7 @@ def _columns(prediction: Any) -> Iterator[str]:
 
 _EMBED_EXAMPLES = """
 transduce embed runs/bert sentences.txt --output vectors.npy
-transduce embed runs/bert sentences.txt --pool first --normalise > vectors.jsonl
+transduce embed runs/bert sentences.txt --pool first --normalize > vectors.jsonl
 """
 
 _model = option_group("Model options")
@@ -110,9 +110,9 @@ _model = option_group("Model options")
     show_default=True,
     help="Mean of all tokens, vector of the first token, or the model's own pooler.",
 )
-@_model("--normalise", is_flag=True, help="Scale vectors to length 1, so that dot products are cosines.")
+@_model("--normalize", is_flag=True, help="Scale vectors to length 1, so that dot products are cosines.")
 @device_option()
-def embed_command(run: str, file: str, output: str | None, pool: str, normalise: bool, device: str) -> None:
+def embed_command(run: str, file: str, output: str | None, pool: str, normalize: bool, device: str) -> None:
     """Compute a vector for each line of FILE, or of standard input, with the text encoder MODEL, a run or model folder.
 
     A tab in a line separates a pair of texts. Memory does not grow with the number of lines.
@@ -129,7 +129,7 @@ def embed_command(run: str, file: str, output: str | None, pool: str, normalise:
     place(reader.model, device, run)
     numbered = ((number, line.split("\t", 1)) for number, line in enumerate(read_lines(file), start=1))
     found = (
-        for_lines(lambda texts: reader.embed(texts, pool, normalise), dict(some), file) for some in windows(numbered)
+        for_lines(lambda texts: reader.embed(texts, pool, normalize), dict(some), file) for some in windows(numbered)
     )
     if output is not None:
         with VectorFile(Path(output), reader.model.width) as vectors:

@@ -65,7 +65,7 @@ class EmbedJob(Config):
     kind: Literal["embed"] = "embed"
     texts: list[str | list[str]]
     pool: Literal["mean", "first", "pooled"] = "mean"
-    normalise: bool = False
+    normalize: bool = False
 
 
 View = Literal[

@@ -118,7 +118,7 @@ class _Endpoints:
         asked = parse(EmbeddingRequest, table, self.limits)
         check_texts(asked.texts, self.limits, "input")
         backend = self._find(asked.model, "text_encoding")
-        result = await run_job(request, self.service, backend, EmbedJob(texts=list(asked.texts), normalise=True))
+        result = await run_job(request, self.service, backend, EmbedJob(texts=list(asked.texts), normalize=True))
         if asked.dimensions not in (None, result["dimensions"]):
             raise RequestError(400, f"dimensions must be the model's own, {result['dimensions']}", "dimensions")
         encoded: list[str] = result["vectors"]

@@ -75,7 +75,7 @@ class EmbedRequest(Config):
     model: Name | None = None
     pool: Literal["mean", "first", "pooled"] = "mean"
     """What the vector is: the mean of the token vectors, the first one, or the encoder's pooled output."""
-    normalise: bool = False
+    normalize: bool = False
     """Whether vectors are scaled to length 1."""
     encoding: Literal["float", "base64"] = "float"
     """Numbers, or base64 of little-endian 32-bit floats."""
