@@ -59,7 +59,7 @@ def command(
     of "it" shows which noun the model chose. Generates the pairs, tests unseen combinations, draws attention from "it",
     and finds by ablation and patching which heads decide. A finished run is not trained again.
     """
-    from transduce.cli.progress import PreparationProgress, reporting
+    from transduce.cli.progress import reporting
 
     given = {"--language": language, "--seed": seed, "--seeds": seeds, "--compare": compare, "--quick": quick}
     if name == "pronunciation":
@@ -68,8 +68,8 @@ def command(
                 raise click.UsageError(f"{flag} needs the demo pronoun: transduce demo pronoun {flag}")
         from transduce.experiments.demo import run_demo
 
-        with PreparationProgress() as progress, reporting() as reporter:
-            for line in run_demo(Path(output or "runs/demo"), reporter, progress.show):
+        with reporting() as reporter:
+            for line in run_demo(Path(output or "runs/demo"), reporter):
                 click.echo(line)
         return
     from transduce.experiments.pronoun import PronounOptions, run_pronoun
@@ -80,6 +80,6 @@ def command(
     options = PronounOptions(
         folder, "fr" if language == "fr" else "de", 1 if seed is None else seed, seeds or 1, compare, sizes
     )
-    with PreparationProgress() as progress, reporting() as reporter:
-        for line in run_pronoun(options, reporter, progress.show):
+    with reporting() as reporter:
+        for line in run_pronoun(options, reporter):
             click.echo(line)

@@ -145,22 +145,18 @@ def command(output: str | None, resume: str | None, finish: str | None, prepared
         for line in verify_resume(recipe, Path(folder), None if prepared is None else Path(prepared)):
             click.echo(line)
         return
-    from transduce.cli.progress import PreparationProgress, reporting
-    from transduce.training.tracking import tracked
+    from transduce.cli.progress import reporting
+    from transduce.training.tracking import open_trackers
 
-    with (
-        PreparationProgress() as progress,
-        reporting() as printed,
-        tracked(printed, options["logs"], Path(folder), recipe.to_tables()) as reporter,
-    ):
+    with reporting() as reporter, open_trackers(options["logs"], Path(folder), recipe.to_tables()) as trackers:
         train(
             recipe,
             folder,
             resume=begun is not None,
             finish=finish is not None,
             prepared=prepared,
+            callbacks=trackers,
             reporter=reporter,
-            progress=progress.show,
         )
     if leads():
         click.echo(folder)
