@@ -65,7 +65,7 @@ def command(
     if name == "pronunciation":
         for flag, value in given.items():
             if value not in (None, False):
-                raise click.UsageError(f"{flag} needs the demo pronoun: transduce demo pronoun {flag}")
+                raise click.UsageError(f"{flag} needs the pronoun demo: transduce demo pronoun {flag}")
         from transduce.experiments.demo import run_demo
 
         with reporting() as reporter:

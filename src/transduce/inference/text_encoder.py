@@ -107,7 +107,7 @@ class TextEncoder(Pretrained):
             return list(self.engine.answer([_question(text) for text in texts]))
         if self.head == "language":
             return [self.fill(text if isinstance(text, str) else " ".join(text)) for text in texts]
-        raise SettingsError("this text encoder has no head; take its vectors with `transduce embed`")
+        raise SettingsError("this text encoder has no head to predict with; compute vectors with `transduce embed`")
 
     def embed(self, texts: Sequence[Text], pool: str = "mean", normalize: bool = False) -> NDArray[np.float32]:
         """Return a vector for each text or pair.  -> (texts, D).
