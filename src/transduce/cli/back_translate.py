@@ -14,7 +14,7 @@ from transduce.config import Table
 _EXAMPLES = """
 transduce back-translate runs/de-en mono.de --output back
 transduce back-translate runs/de-en mono.de.gz --method sample --top-k 10 --seed 1 --output back
-transduce train --init-from runs/en-de --mix source=back/source.txt,target=back/target.txt --output runs/mixed
+transduce train --from runs/en-de --mix source=back/source.txt,target=back/target.txt --output runs/mixed
 """
 _search = option_group("Search options")
 _output = option_group("Output options")
