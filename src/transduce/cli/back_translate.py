@@ -7,7 +7,16 @@ from typing import Any
 
 import click
 
-from transduce.cli.options import argument, make_command, model_argument, option_group
+from transduce.cli.options import (
+    argument,
+    device_option,
+    flag,
+    language_options,
+    make_command,
+    model_argument,
+    option_group,
+    place,
+)
 from transduce.cli.terminal import note
 from transduce.config import Table
 
@@ -38,7 +47,17 @@ _output = option_group("Output options")
 @_search("--temperature", type=float, metavar="T", help="Sampling temperature (default: 1.0).")
 @_search("--top-k", type=int, metavar="K", help="Sample from the K most probable tokens.")
 @_search("--seed", type=int, metavar="N", help="Random seed of samples (default: 1).")
-def command(run: str, files: tuple[str, ...], output: str, **options: Any) -> None:
+@language_options
+@device_option()
+def command(
+    run: str,
+    files: tuple[str, ...],
+    output: str,
+    device: str,
+    source_language: str | None,
+    target_language: str | None,
+    **options: Any,
+) -> None:
     """Make synthetic pairs: translate text in the target language with MODEL, a model of the opposite direction.
 
     FOLDER gets source.txt, the translations, each after the tag, and target.txt, the original text. Lines that are
@@ -54,8 +73,10 @@ def command(run: str, files: tuple[str, ...], output: str, **options: Any) -> No
     needed = {"temperature": "sample", "top_k": "sample", "seed": "sample", "beam_size": "beam"}
     for name, method in needed.items():
         if name in given and config.method != method:
-            raise click.UsageError(f"--{name.replace('_', '-')} is for --method {method}")
+            raise click.UsageError(f"{flag(name)} is for --method {method}")
     translator = load_translator(run)
+    place(translator.model, device, run)
+    translator.languages.select(target_language, source_language)
     translator.use("auto")
     with PreparationProgress() as progress:
         count = back_translate(translator, files, Path(output), config.options(), config.tag, progress.show)

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from transduce.cli.corpus_options import pair_corpus, pair_options
-from transduce.cli.options import language_options, make_command, model_argument, option_group
+from transduce.cli.corpus_options import pair_corpus, pair_options, select_languages
+from transduce.cli.options import device_option, language_options, make_command, model_argument, option_group, place
 from transduce.cli.terminal import note
 from transduce.config import Table
 
@@ -24,6 +24,7 @@ _search = option_group("Search options")
 @model_argument
 @pair_options
 @language_options
+@device_option()
 @_search(
     "--method",
     type=click.Choice(["best", "n_best", "interpolated"]),
@@ -53,10 +54,12 @@ def command(run: str, output: str, method: str, n_best: int | None, beam_size: i
     config = Distillation.from_table(
         {name: value for name, value in given.items() if value is not None}, "the command line"
     )
-    languages = options["source_language"], options["target_language"]
-    pairs = ((pair.source, pair.target) for pair in read_pairs(pair_corpus(options), languages) if pair.source.strip())
     translator = load_translator(run)
+    place(translator.model, options["device"], run)
+    select_languages(translator, options)
     translator.use("auto")
+    languages = translator.languages.source, translator.languages.target
+    pairs = ((pair.source, pair.target) for pair in read_pairs(pair_corpus(options), languages) if pair.source.strip())
     with PreparationProgress() as progress:
         count = distil(translator, pairs, Path(output), config, progress.show)
     note(f"{count:,} pairs", "")
