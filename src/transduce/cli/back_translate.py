@@ -32,7 +32,7 @@ _output = option_group("Output options")
 @make_command(_EXAMPLES, "back-translate")
 @model_argument
 @argument(
-    "files", "Text in the target language, one sentence per line; also .gz.", metavar="FILE", nargs=-1, required=True
+    "files", "Text in the target language, one sentence per line; also .gz.", metavar="FILE...", nargs=-1, required=True
 )
 @_output("--output", required=True, metavar="FOLDER", help="Folder to write; an interrupted command resumes there.")
 @_output("--tag", default="<BT>", show_default=True, metavar="TEXT", help="Word before each source; empty for none.")
