@@ -294,14 +294,21 @@ def _field_notes(cls: type) -> dict[str, str]:
 
 
 def _public_members(cls: type) -> Iterator[tuple[str, Any]]:
-    """Methods and properties in the order of their definition, `__call__` included."""
+    """Methods and properties in the order of their definition, `__call__` included; of an override, the override."""
+    seen = set[str]()
     for base in cls.__mro__:
         if base.__module__.startswith("transduce"):
             for name, value in vars(base).items():
                 if isinstance(value, classmethod | staticmethod):
                     value = value.__func__
                 is_member = inspect.isfunction(value) or isinstance(value, property)
-                if is_member and (not name.startswith("_") or name == "__call__") and value.__doc__:
+                if (
+                    is_member
+                    and (not name.startswith("_") or name == "__call__")
+                    and value.__doc__
+                    and name not in seen
+                ):
+                    seen.add(name)
                     yield name, value
 
 

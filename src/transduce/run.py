@@ -218,6 +218,7 @@ class EvaluationOptions:
     image_folder: Path | str | None = None
     """Where the relative paths of a captioner's images start; default: the folder of the file that lists them."""
     device: str = "cpu"
+    """Device of the model: cpu, cuda, mps, or auto."""
     name: str | None = None
     """Name of a loaded model in messages and results; default: its folder, if it was given as one."""
 
@@ -236,9 +237,9 @@ def evaluate(
 
     `model` is a run or model folder, or what `transduce.load` returned. A translation model needs `source` and
     `references`: files, or lists of strings; several references are a list of files, or a list of lists, each as long
-    as the source. Or `path`, one file with both. `against` is another model to compare with. A text encoder needs
-    `path`, a file of labelled examples. Further arguments are the fields of `EvaluationOptions` (`metrics=["chrf"]`)
-    and options of the search (`beam_size=5`).
+    as the source. One file with both sides is given as `path` instead. `against` is another model to compare with. A
+    text encoder needs `path`, a file of labelled examples. Further arguments are the fields of `EvaluationOptions`
+    (`metrics=["chrf"]`) and options of the search (`beam_size=5`).
     """
     fields = {name: search.pop(name) for name in EvaluationOptions.__dataclass_fields__ if name in search}
     known = [*EvaluationOptions.__dataclass_fields__, *SearchOptions.model_fields, "constraints"]

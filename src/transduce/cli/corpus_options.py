@@ -217,7 +217,7 @@ def select_languages(translator: Translator, options: dict[str, Any]) -> None:
 
 
 class UnusedUnits:
-    """Counts the units of a TMX, XLIFF or PO file that are no pairs."""
+    """Counts the units of a TMX, XLIFF or PO file that are not pairs."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()

@@ -32,7 +32,7 @@ class TranslateRequest(SearchParameters):
     glossary: dict[str, str] = Field(default_factory=dict)
     """Words of the source and how they are translated; needs beam search."""
     forbid: list[str] = Field(default_factory=list)
-    """Words that are not written."""
+    """Words that are never generated."""
     placeholders: bool = False
     """Whether {names}, %s, <tags> and URLs are copied unchanged."""
     stop: list[str] = Field(default_factory=list)
@@ -52,7 +52,7 @@ class GenerateRequest(SearchParameters):
     """One prompt or several."""
     model: Name | None = None
     forbid: list[str] = Field(default_factory=list)
-    """Words that are not written."""
+    """Words that are never generated."""
     stop: list[str] = Field(default_factory=list)
     """Continuations end before any of these texts."""
     stream: bool = False
