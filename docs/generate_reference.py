@@ -271,7 +271,7 @@ def _class(name: str, cls: type) -> str:
         notes = _field_notes(cls)
         shown = [field for field in named if not field.startswith("_")]
         parts += [f"- `{field}: {_annotation(cls, field)}`{notes.get(field, '')}" for field in shown] + [""]
-    for attribute, value in _public_members(cls):
+    for attribute, value in _public_members(cls).items():
         if isinstance(value, property):
             returns = _text(inspect.signature(value.fget).return_annotation) if value.fget else ""
             parts.append(
@@ -293,8 +293,9 @@ def _field_notes(cls: type) -> dict[str, str]:
     return notes
 
 
-def _public_members(cls: type) -> Iterator[tuple[str, Any]]:
-    """Methods and properties in the order of their definition, `__call__` included."""
+def _public_members(cls: type) -> dict[str, Any]:
+    """Methods and properties by name, in the order of their definition, `__call__` included."""
+    members: dict[str, Any] = {}
     for base in cls.__mro__:
         if base.__module__.startswith("transduce"):
             for name, value in vars(base).items():
@@ -302,7 +303,8 @@ def _public_members(cls: type) -> Iterator[tuple[str, Any]]:
                     value = value.__func__
                 is_member = inspect.isfunction(value) or isinstance(value, property)
                 if is_member and (not name.startswith("_") or name == "__call__") and value.__doc__:
-                    yield name, value
+                    members.setdefault(name, value)  # an override comes first
+    return members
 
 
 def _signature(name: str, function: Any) -> str:
@@ -363,7 +365,7 @@ def _returned(values: list[Any]) -> list[type]:
     pending = list(values)
     while pending:
         value = pending.pop(0)
-        members = [member for _, member in _public_members(value)] if inspect.isclass(value) else [value]
+        members = [*_public_members(value).values()] if inspect.isclass(value) else [value]
         texts = [_text(inspect.signature(getattr(member, "fget", member)).return_annotation) for member in members]
         if inspect.isclass(value) and value in found:
             texts += [_text(annotation) for annotation in vars(value).get("__annotations__", {}).values()]

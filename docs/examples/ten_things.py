@@ -78,7 +78,7 @@ def main(folder: Path) -> None:
     weights = maps.mean("cross")  # (target, source)
     print(maps.rows("cross"), maps.columns("cross"), weights.round(2))
 
-    vectors = translator.embed(["a b c", "c b a", "e"], normalise=True)  # 5. embeddings
+    vectors = translator.embed(["a b c", "c b a", "e"], normalize=True)  # 5. embeddings
     print((vectors @ vectors.T).round(2))
 
     sources, targets = pairs(300, seed=3, symbols="abc")

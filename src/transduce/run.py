@@ -25,7 +25,7 @@ from transduce.model_folder import ModelFolder, save_model
 from transduce.models.interface import move, unused_gpu_note
 from transduce.recipe import Recipe, fill_in, precision_note, read_recipe, resume_recipe
 from transduce.run_arguments import Arguments, Both, Texts
-from transduce.run_setup import Progress, RunSetup, check_preparation
+from transduce.run_setup import RunOptions, RunSetup, check_preparation
 from transduce.storage.layout import MODEL, RECIPE
 from transduce.tasks.catalog import load_prepared
 from transduce.tasks.text_encoding.evaluation import EncoderEvaluation, evaluate_encoder
@@ -65,7 +65,6 @@ def train(
     finish: bool = False,
     prepared: Path | str | None = None,
     reporter: Reporter | None = None,
-    progress: Progress | None = None,
     **settings: Any,
 ) -> Path:
     """Train a model in the run folder `output` and return the folder; `transduce.load` then loads the model.
@@ -88,54 +87,47 @@ def train(
     if output is None:
         raise SettingsError("no run folder is given; pass output='runs/NAME'")
     arguments.add_corpora((source, target), path, text, validation=validation, test=test)
-    followers, progress = _followers(callbacks, reporter, progress)
+    options = RunOptions(Path(output), resume, finish, None if prepared is None else Path(prepared))
+    followers = _followers(callbacks, reporter)
     with arguments.written():
-        made, reasons = _recipe(recipe, arguments, resume, prepared)
+        made, reasons = _recipe(recipe, arguments, options)
         for reason in reasons if leads() else ():
             followers.warn(f"chosen: {reason}")
-        return _train(made, Path(output), resume, finish, prepared, followers, progress)
+        return _train(made, options, followers)
 
 
-def _recipe(
-    recipe: Recipe | Path | str | None, arguments: Arguments, resume: bool, prepared: Path | str | None
-) -> tuple[Recipe, list[str]]:
+def _recipe(recipe: Recipe | Path | str | None, arguments: Arguments, options: RunOptions) -> tuple[Recipe, list[str]]:
     """Return the recipe that the arguments of `train` make, with the reasons for what was chosen."""
-    if recipe is None and resume and not arguments.tables:
+    if recipe is None and options.resume and not arguments.tables:
         return resume_recipe(arguments.folder), []
-    if isinstance(recipe, Recipe) or resume:
+    if isinstance(recipe, Recipe) or options.resume:
         if arguments.tables:
             table, settings = next(iter(arguments.tables.items()))
-            what = "a resumed run keeps its own" if resume else "change it with recipe.but_training(…), or pass a file"
+            what = (
+                "a resumed run keeps its own"
+                if options.resume
+                else "change it with recipe.but_training(…), or pass a file"
+            )
             raise SettingsError(f"{table}.{next(iter(settings), '…')} cannot be added to a complete recipe; {what}")
         if isinstance(recipe, Recipe):
             return recipe, []
-    if recipe is None and prepared is None and "train" not in arguments.tables.get("data", {}):
+    if recipe is None and options.prepared is None and "train" not in arguments.tables.get("data", {}):
         raise SettingsError("no training corpus is given; pass source and target, path, text, prepared or a recipe")
-    opened = None if prepared is None else load_prepared(Path(prepared))
+    opened = None if options.prepared is None else load_prepared(options.prepared)
     path = None if recipe is None else Path(recipe)
     return read_recipe(path, base=arguments.tables, prepared=opened, given_by="transduce.train")
 
 
-def _followers(
-    callbacks: Sequence[Reporter], reporter: Reporter | None, progress: Progress | None
-) -> tuple[Callbacks, Progress | None]:
+def _followers(callbacks: Sequence[Reporter], reporter: Reporter | None) -> Callbacks:
     """Return all that follow a run; in a notebook with a progress bar, if nothing else shows the run."""
     others = check_callbacks(callbacks)
-    if reporter is None and in_notebook():
-        bar = NotebookProgress()
-        reporter, progress = bar, progress or bar.preparing
-    return Callbacks([reporter or Silent(), *others]), progress
+    if reporter is None:
+        reporter = NotebookProgress() if in_notebook() else Silent()
+    return Callbacks([reporter, *others])
 
 
-def _train(
-    recipe: Recipe,
-    folder: Path,
-    resume: bool,
-    finish: bool,
-    prepared: Path | str | None,
-    followers: Callbacks,
-    progress: Progress | None,
-) -> Path:
+def _train(recipe: Recipe, options: RunOptions, followers: Callbacks) -> Path:
+    folder, resume = options.folder, options.resume
     reporter: Reporter = followers
     notes = [] if resume else [precision_note(recipe), unused_gpu_note(recipe.training.device, "training.device =")]
     recipe = _resumed_recipe(recipe, folder) if resume else fill_in(recipe)
@@ -152,15 +144,15 @@ def _train(
         for note in filter(None, () if resume else notes):
             reporter.warn(note)
         with locked_run(folder, resume) if ranks.leads else contextlib.nullcontext():
-            setup = RunSetup(recipe, folder, resume, None if prepared is None else Path(prepared), ranks, reporter)
+            setup = RunSetup(recipe, replace(options, resume=resume), ranks, reporter)
             with restore_on_error(folder / RECIPE) if resume and ranks.leads else contextlib.nullcontext():
-                trainer = setup.trainer(progress)
+                trainer = setup.trainer()
                 recipe = setup.recipe.with_labels(trainer.prepared)
                 with trainer.closed_on_error():
                     _check_unchanged(trainer, recipe)
                     trainer.resume(reporter)
             try:
-                _train_or_finish(trainer, folder, finish, reporter, lambda: followers.stop_reason)
+                _train_or_finish(trainer, options, reporter, lambda: followers.stop_reason)
                 with whole(trainer.model):
                     if ranks.leads:
                         _save_model(trainer, recipe, folder, reporter)
@@ -176,24 +168,16 @@ def fine_tune(
     corpus: Path | str | Mapping[str, Any] | None = None,
     output: Path | str | None = None,
     *,
-    source: Texts | None = None,
-    target: Texts | None = None,
-    path: Path | str | None = None,
-    text: Texts | None = None,
-    validation: Both | Texts | None = None,
-    test: Both | Texts | None = None,
     revision: str | None = None,
-    callbacks: Sequence[Reporter] = (),
-    reporter: Reporter | None = None,
-    progress: Progress | None = None,
-    **settings: Any,
+    **arguments: Any,
 ) -> Path:
     """Train a model further on another corpus, in the run folder `output`, and return the folder.
 
     `model` is a run or model folder, or the name of a model on the Hugging Face hub (`revision`: branch, tag or
-    commit). The corpus is given as for `train`; or as `corpus`, a recipe file or the table [data] of one, such as
-    `{"train": {"source": "new.de", "target": "new.en"}}`. `settings` are those of `train`; training settings that are
-    not given are chosen for fine-tuning.
+    commit). `arguments` are those of `train`: the corpus (`source` and `target`, `path`, `text`), callbacks, settings.
+    Instead, `corpus` may be a recipe file, or the table [data] of one, such as
+    `{"train": {"source": "new.de", "target": "new.en"}}`. Training settings that are not given are chosen for
+    fine-tuning.
     """
     if not isinstance(model, str | Path):
         raise TypeError(
@@ -206,22 +190,9 @@ def fine_tune(
             f"{model}: is not a model folder; import it first: transduce.import_model('{model}', FOLDER)"
         )
     if isinstance(corpus, Mapping):
-        settings = {**settings, "data": {**settings.get("data", {}), **corpus}}
-    return train(
-        None if isinstance(corpus, Mapping) else corpus,
-        output,
-        source=source,
-        target=target,
-        path=path,
-        text=text,
-        validation=validation,
-        test=test,
-        callbacks=callbacks,
-        reporter=reporter,
-        progress=progress,
-        **settings,
-        initial_checkpoint=str(folder),
-    )
+        arguments["data"] = {**arguments.get("data", {}), **corpus}
+        corpus = None
+    return train(corpus, output, **arguments, initial_checkpoint=str(folder))
 
 
 @dataclass(frozen=True)
@@ -247,6 +218,7 @@ class EvaluationOptions:
     image_folder: Path | str | None = None
     """Where the relative paths of a captioner's images start; default: the folder of the file that lists them."""
     device: str = "cpu"
+    """Device of the model: cpu, cuda, mps, or auto."""
     name: str | None = None
     """Name of a loaded model in messages and results; default: its folder, if it was given as one."""
 
@@ -265,9 +237,9 @@ def evaluate(
 
     `model` is a run or model folder, or what `transduce.load` returned. A translation model needs `source` and
     `references`: files, or lists of strings; several references are a list of files, or a list of lists, each as long
-    as the source. Or `path`, one file with both. `against` is another model to compare with. A text encoder needs
-    `path`, a file of labelled examples. Further arguments are the fields of `EvaluationOptions` (`metrics=["chrf"]`)
-    and options of the search (`beam_size=5`).
+    as the source. One file with both sides is given as `path` instead. `against` is another model to compare with. A
+    text encoder needs `path`, a file of labelled examples. Further arguments are the fields of `EvaluationOptions`
+    (`metrics=["chrf"]`) and options of the search (`beam_size=5`).
     """
     fields = {name: search.pop(name) for name in EvaluationOptions.__dataclass_fields__ if name in search}
     known = [*EvaluationOptions.__dataclass_fields__, *SearchOptions.model_fields, "constraints"]
@@ -331,9 +303,10 @@ def _names_languages(path: str | None, columns: Table) -> bool:
 
 
 def _train_or_finish(
-    trainer: Trainer, folder: Path, finish: bool, reporter: Reporter, stop_reason: Callable[[], str | None]
+    trainer: Trainer, options: RunOptions, reporter: Reporter, stop_reason: Callable[[], str | None]
 ) -> None:
-    if not finish:
+    folder = options.folder
+    if not options.finish:
         with catch_signals(str(folder)) as interruption, trainer.ranks.monitored():
             interruption.patient = trainer.ranks.world > 1
             trainer.run(reporter, interruption, stop_reason)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import time
-from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -45,20 +45,28 @@ from transduce.training.step import TrainStep
 from transduce.training.task import BatchSource
 from transduce.training.trainer import Trainer
 
-Progress = Callable[[str, int], None]
-"""Called with a stage of the preparation and a count."""
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a recipe is carried out."""
+
+    folder: Path
+    resume: bool = False
+    """Whether the folder holds a run that continues."""
+    finish: bool = False
+    """Whether the checkpoints so far become the model, without further training."""
+    prepared: Path | None = None
+    """A prepared corpus, used instead of preparing the recipe's."""
 
 
 class RunSetup:
     """Sets up a run: saves the recipe, prepares the corpus, builds the model."""
 
-    def __init__(
-        self, recipe: Recipe, folder: Path, resume: bool, prepared: Path | None, ranks: Ranks, reporter: Reporter
-    ) -> None:
-        self.recipe, self.folder, self.resume, self.prepared = recipe, folder, resume, prepared
+    def __init__(self, recipe: Recipe, options: RunOptions, ranks: Ranks, reporter: Reporter) -> None:
+        self.recipe, self.folder, self.resume, self.prepared = recipe, options.folder, options.resume, options.prepared
         self.ranks, self.reporter, self.began = ranks, reporter, time.monotonic()
 
-    def trainer(self, progress: Progress | None) -> Trainer:
+    def trainer(self) -> Trainer:
         """Return the trainer; a new run that cannot be set up leaves an empty folder."""
         if not self.ranks.leads:
             self.ranks.wait()  # until the leader has prepared
@@ -72,7 +80,7 @@ class RunSetup:
             check_model_size(outline(bare, VocabularySizes(1, 1)), training)  # before the corpus is prepared
             if not self.resume:  # a run that was started with such settings may be completed with them
                 check_model_settings(recipe.data, bare, training, recipe.search)
-            corpus = self._corpus(progress)
+            corpus = self._corpus()
             if not self.resume:
                 check_validation_split(training, corpus)
             if training.patience and corpus.validation is None:
@@ -87,7 +95,7 @@ class RunSetup:
             self.ranks.wait()
             return self._trainer(corpus)
 
-    def _corpus(self, progress: Progress | None) -> Prepared:
+    def _corpus(self) -> Prepared:
         place, recipe = self.folder / DATA, self.recipe
         if place.is_symlink() and not place.exists():
             raise MissingInput(
@@ -95,7 +103,9 @@ class RunSetup:
             )
         if not place.exists():
             if self.prepared is None:
-                prepare(recipe.data, recipe.tokenizer, place, progress, given_tokenizers(recipe.tokenizer))
+                prepare(
+                    recipe.data, recipe.tokenizer, place, self.reporter.preparing, given_tokenizers(recipe.tokenizer)
+                )
                 if (unused := self._open_corpus().report.unused()) is not None:
                     self.reporter.warn(unused)
             else:

@@ -108,7 +108,7 @@ def test_a_corpus_without_pictures_is_rejected_before_training(tmp_path: Path) -
     recipe, _ = read_recipe(RECIPE, changes)
     with pytest.raises(
         SettingsError,
-        match=r"pair 1 of those kept of the train corpus, '.+', has a source of \d+ tokens, .* \(20 pairs are no such",
+        match=r"kept pair 1 of the train corpus, '.+', has a source of \d+ tokens, .* \(20 such pairs",
     ):
         train(recipe, tmp_path / "run")
 
@@ -119,7 +119,7 @@ def test_the_one_picture_of_another_size_is_named(tmp_path: Path) -> None:
     (tmp_path / "pairs.tsv").write_text("".join(lines))
     changes = [f"data.{split}={{path='{tmp_path / 'pairs.tsv'}'}}" for split in ("train", "validation")]
     recipe, _ = read_recipe(RECIPE, [*changes, "data.leakage=keep", "tokenizer.vocab_size=300"])
-    with pytest.raises(SettingsError, match=r"^pair 3 of those kept of the train corpus, 'w.+', has .* 1,023 tokens"):
+    with pytest.raises(SettingsError, match=r"^kept pair 3 of the train corpus, 'w.+', has .* 1,023 tokens"):
         train(recipe, tmp_path / "run")
 
 

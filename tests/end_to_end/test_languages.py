@@ -264,6 +264,27 @@ def test_a_run_of_several_languages_is_watched_language_by_language(
     ]
 
 
+def test_synthetic_pairs_are_made_in_the_language_that_is_chosen(
+    many: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = ["a b c", "b d", "e"]
+    (many / "in.txt").write_text("".join(f"{text}\n" for text in texts))
+    commands = {
+        "distil": ["many", "--source", "in.txt", "--target", "in.txt", "--beam-size", "1"],
+        "back-translate": ["many", "in.txt", "--method", "greedy", "--tag", ""],
+    }
+    written = {"distil": "target.txt", "back-translate": "source.txt"}
+    for language in ("copy", "reverse"):
+        expected = transduce.load("many").translate(texts, target_language=language, method="greedy", split=False)
+        for name, arguments in commands.items():
+            folder = f"{name}-{language}"
+            assert run([name, *arguments, "--target-language", language, "--output", folder]) == 0
+            assert (many / folder / written[name]).read_text().splitlines() == [text for text in expected if text]
+    capsys.readouterr()
+    assert run(["distil", *commands["distil"], "--output", "none"]) == 2
+    assert "choose one" in complaint(capsys.readouterr())
+
+
 def test_all_corpora_say_their_language_or_none(many: Path) -> None:
     (many / "half.toml").write_text(RECIPE.replace(', target_language = "copy"}', "}"))
     with pytest.raises(SettingsError, match=r"copy \(seed 2\) \(validation\) has none"):

@@ -122,7 +122,7 @@ def test_vectors_are_the_same_as_npy_and_as_json(
     readers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "a.txt").write_text("".join(f"the film {n}\n" for n in range(9)) + "one\ttwo\n")
-    arguments = ["embed", str(readers / "mask"), str(tmp_path / "a.txt"), "--normalise"]
+    arguments = ["embed", str(readers / "mask"), str(tmp_path / "a.txt"), "--normalize"]
     assert run(arguments) == 0
     rows = [json.loads(line)["vector"] for line in lines(capsys)]
     assert run([*arguments, "--output", str(tmp_path / "v.npy")]) == 0

@@ -1,4 +1,4 @@
-"""The laws that every model obeys, whatever it is made of: both faces agree, and nothing sees what it must not."""
+"""Invariants of every model, whatever it is made of: both faces agree, and nothing sees what it must not."""
 
 from __future__ import annotations
 

@@ -51,11 +51,11 @@ def test_vectors_depend_on_nothing_else(tmp_path: Path) -> None:
     folder = folders.marian_apart(tmp_path / "theirs")
     model_of(folder, **SIDES, activation_function="swish", share_encoder_decoder_embeddings=False)
     translator: Any = transduce.from_pretrained(folder)
-    together = translator.embed([*TEXTS, "", TEXTS[0] * 50], normalise=True)
+    together = translator.embed([*TEXTS, "", TEXTS[0] * 50], normalize=True)
     assert together.shape == (5, 16) and together.dtype == np.float32
     np.testing.assert_allclose(np.linalg.norm(together, axis=1), 1, atol=1e-5)
     for text, vector in zip(TEXTS, together, strict=False):
-        np.testing.assert_allclose(translator.embed([text], normalise=True)[0], vector, atol=1e-5)
+        np.testing.assert_allclose(translator.embed([text], normalize=True)[0], vector, atol=1e-5)
     assert translator.embed([]).shape == (0, 16)
     with pytest.raises(TypeError, match=r"\[text\]"):
         translator.embed("one text")

@@ -25,10 +25,11 @@ _corpus = option_group("Corpus options")
 )
 @option_group("Output options")("--output", required=True, metavar="FOLDER", help="Folder to write.")
 def command(source: str, target: str, assignments: tuple[str, ...], output: str) -> None:
-    """Write every pair of a corpus, and of some a variant in capitals, with typing errors, without its end, with a tag
-    around a word and its translation, or with terms: `the bank <term>Ufer</term>`.
+    """Augment a corpus: write all its pairs, and noisy or annotated variants of some.
 
-    Variants depend on the seed and the number of the line alone. FOLDER gets source.txt and target.txt.
+    Variants are in capitals, with typing errors, truncated, with a tag around a word and its translation, or with
+    terms: `the bank <term>Ufer</term>`. They depend on the seed and the line number only. FOLDER gets source.txt and
+    target.txt.
     """
     from transduce.data.augmentation import AugmentationConfig
     from transduce.pipeline.corpora import augment

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from transduce.cli.corpus_options import corpus_languages, pair_corpus, pair_options
-from transduce.cli.options import format_option, language_options, make_command, option_group
+from transduce.cli.corpus_options import corpus_language_options, corpus_languages, pair_corpus, pair_options
+from transduce.cli.options import format_option, make_command, option_group
 from transduce.cli.terminal import print_json
 from transduce.config import Table, override, read_toml
 
@@ -24,18 +24,18 @@ _output = option_group("Output options")
 
 @make_command(_EXAMPLES)
 @pair_options
-@language_options
+@corpus_language_options
 @_rules("--settings", metavar="FILE", help="TOML file with a table [clean].")
 @_rules("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="A setting: max_length=500 (repeatable).")
 @_output("--output", required=True, metavar="FOLDER", help="Folder to write.")
 @format_option
 def command(output: str, output_format: str, **options: Any) -> None:
-    """Clean a corpus of pairs: remove those that harm training, and repair what can be repaired.
+    """Clean a corpus: remove pairs that harm training, and repair misaligned ones.
 
     Removes pairs with an empty or very long side, few letters, equal sides, another language (py3langid, extra
-    `clean`), an extreme ratio of lengths, duplicates and near-duplicates, and pairs that are no translations of each
-    other. Swaps swapped sides and pairs shifted lines again. FOLDER gets source.txt and target.txt, removed.jsonl with
-    every pair that was removed and why, and report.json.
+    `clean`), an extreme length ratio, duplicates and near-duplicates, and pairs whose sides are not translations of
+    each other. Repairs pairs whose sides are swapped, and lines that are shifted against each other. FOLDER gets
+    source.txt and target.txt, removed.jsonl with every removed pair and the reason, and report.json.
     """
     from transduce.cli.progress import PreparationProgress
     from transduce.data.cleaning.outcome import report_lines

@@ -20,15 +20,15 @@ _OPTIONS = (
     _cluster(
         "--shard",
         metavar="I/N",
-        help="Translate part I of N, from 1, into OUTPUT.blocks, for `transduce merge`; auto/N in a job array.",
+        help="Translate shard I of N, from 1, into OUTPUT.blocks, for `transduce merge`; auto/N in a job array.",
     ),
     _cluster("--ray", metavar="ADDRESS", help="Translate on a Ray cluster: auto, host:port, or local to try it."),
-    _cluster("--actors", type=click.IntRange(1), metavar="N", help="Ray actors (default: as many as fit)."),
+    _cluster("--actors", type=click.IntRange(1), metavar="N", help="Number of Ray actors (default: as many as fit)."),
     _cluster(
         "--block-lines",
         type=click.IntRange(1),
         metavar="N",
-        help="Lines of a block, a multiple of 512 (default: 8192 or more).",
+        help="Lines per block, a multiple of 512 (default: 8192 or more).",
     ),
 )
 

@@ -42,7 +42,7 @@ def file_options(title: str) -> tuple[Any, ...]:
         ),
         option("--source-column", multiple=True, metavar="N|NAME", help=source),
         option("--target-column", metavar="N|NAME", help="Column or key of the target."),
-        option("--separator", metavar="TEXT", help="What joins several source columns (default: a space)."),
+        option("--separator", metavar="TEXT", help="Separator between joined source columns (default: a space)."),
         option("--header/--no-header", default=None, help=header),
     )
 
@@ -64,6 +64,21 @@ CORPORA = {
 FORMS = ("source", "target", "path", "text")
 
 
+_LANGUAGES = tuple(
+    option_group("Corpus options")(
+        f"--{side}-language", metavar="TAG", help=f"Language of the {side}; selects it in a TMX file."
+    )
+    for side in ("source", "target")
+)
+
+
+def corpus_language_options(function: Any) -> Any:
+    """Add `--source-language` and `--target-language` of a corpus."""
+    for option in reversed(_LANGUAGES):
+        function = option(function)
+    return function
+
+
 def corpus_options(function: Any) -> Any:
     """Add the options that name the corpora; those of the training corpus have no prefix, `--mix` adds more."""
     corpus = option_group("Corpus options")
@@ -75,8 +90,7 @@ def corpus_options(function: Any) -> Any:
         ),
         corpus("--text", "train_text", metavar="FILE", help="Plain text, for a language model."),
         *file_options("Corpus options"),
-        corpus("--source-language", metavar="TAG", help="Language of the source; it selects that of a TMX file."),
-        corpus("--target-language", metavar="TAG", help="Language of the target, likewise."),
+        *_LANGUAGES,
     ]
     for name, text in CORPORA.items():
         prefix = f"--{name.replace('_', '-')}"
@@ -84,7 +98,7 @@ def corpus_options(function: Any) -> Any:
             label = f"{prefix}-{{{','.join(FORMS)}}} FILE" if form == FORMS[0] else ""
             options.append(corpus(f"{prefix}-{form}", f"{name}_{form}", metavar="FILE", label=label, help=text))
     further = "Further training corpus: path=more.tsv,weight=0.5 or source=a.de,target=a.en (repeatable)."
-    boundary = "With --text: what ends a document, a blank line, each line or the end of the file (default: blank)."
+    boundary = "With --text: a document ends at a blank line, at each line or at the end of the file (default: blank)."
     options += [
         corpus("--extra-validation", metavar="RUN", help="The same, taken from another run or prepared corpus."),
         corpus("--mix", "mixed", multiple=True, metavar="SETTINGS", help=further),
@@ -203,7 +217,7 @@ def select_languages(translator: Translator, options: dict[str, Any]) -> None:
 
 
 class UnusedUnits:
-    """Counts the units of a TMX, XLIFF or PO file that are no pairs."""
+    """Counts the units of a TMX, XLIFF or PO file that are not pairs."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()

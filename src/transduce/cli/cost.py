@@ -28,10 +28,21 @@ _Length = click.IntRange(1, 20_000)
 
 @make_command(_EXAMPLES)
 @_model("--preset", metavar="NAME", help="Model preset: paper_base, paper_big, small, tiny, …")
-@_model("--recipe", type=click.Path(path_type=Path), metavar="FILE", help="Recipe whose [model] table is used instead.")
+@_model(
+    "--recipe",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Recipe whose [model] table is used instead of a preset.",
+)
 @_model("--vocab-size", type=_Size, required=True, metavar="N", help="Vocabulary size.")
 @_model("--source-vocab-size", type=_Size, metavar="N", help="Source vocabulary size, if it differs.")
-@_model("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Setting of the model: model.num_layers=2.")
+@_model(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Setting of the model: model.num_layers=2 (repeatable).",
+)
 @_workload("--source-length", type=_Length, default=32, show_default=True, metavar="N", help="Tokens per source.")
 @_workload("--target-length", type=_Length, default=32, show_default=True, metavar="N", help="Tokens per target.")
 @_workload(
@@ -49,7 +60,7 @@ def command(
 ) -> None:
     """Estimate the parameters, FLOPs and memory of a model, without training it.
 
-    Also prints the layer comparison of Table 1 of "Attention Is All You Need" for its sizes.
+    Also prints the layer comparison of Table 1 of "Attention Is All You Need" for these sizes.
     """
     from transduce.inspection.cost import Workload, estimate
     from transduce.models.catalog import read_model_table
@@ -71,7 +82,7 @@ def model_table(preset: str | None, recipe: Path | None, changes: Sequence[str])
     from transduce.errors import SettingsError
 
     if (preset is None) == (recipe is None):
-        raise click.UsageError("no model is given; use either --preset or --recipe")
+        raise click.UsageError("give a model with either --preset or --recipe")
     table: dict[str, Any] = {"model": {"preset": preset}} if recipe is None else read_toml(recipe)
     for change in changes:
         if not change.strip().startswith("model."):

@@ -17,7 +17,7 @@ transduce demo pronoun --seeds 10 --compare
 """
 
 _output = option_group("Output options")
-_pronoun = option_group("Options of the demo pronoun")
+_pronoun = option_group("Options of the pronoun demo")
 
 
 @make_command(_EXAMPLES)
@@ -35,10 +35,12 @@ _pronoun = option_group("Options of the demo pronoun")
     "--seeds",
     type=click.IntRange(1, 1000),
     metavar="N",
-    help="Repeat with the seeds 1 to N and count what they found (default: 1, only --seed).",
+    help="Repeat with seeds 1 to N and count the findings (default: only --seed).",
 )
-@_pronoun("--compare", is_flag=True, help="Also train RNNs with and without attention; accuracy by distance.")
-@_pronoun("--quick", is_flag=True, help="Tiny sizes, to see in seconds that everything runs; nothing is learned.")
+@_pronoun(
+    "--compare", is_flag=True, help="Also train RNNs with and without attention, and compare accuracy by distance."
+)
+@_pronoun("--quick", is_flag=True, help="Smoke test: tiny sizes, a few seconds, nothing is learned.")
 def command(
     name: str,
     output: str | None,
@@ -54,20 +56,20 @@ def command(
     model on 5,000 words that it has not seen, and draws its attention.
 
     pronoun: translates "The animal didn't cross the street because it was too tired" (or "too wide"), where the gender
-    of "it" shows which noun the model took. Generates the pairs, tests combinations that were not seen, draws attention
-    from "it", and finds by ablation and patching which heads decide. A finished run is not trained again.
+    of "it" shows which noun the model chose. Generates the pairs, tests unseen combinations, draws attention from "it",
+    and finds by ablation and patching which heads decide. A finished run is not trained again.
     """
-    from transduce.cli.progress import PreparationProgress, reporting
+    from transduce.cli.progress import reporting
 
     given = {"--language": language, "--seed": seed, "--seeds": seeds, "--compare": compare, "--quick": quick}
     if name == "pronunciation":
         for flag, value in given.items():
             if value not in (None, False):
-                raise click.UsageError(f"{flag} needs the demo pronoun: transduce demo pronoun {flag}")
+                raise click.UsageError(f"{flag} needs the pronoun demo: transduce demo pronoun {flag}")
         from transduce.experiments.demo import run_demo
 
-        with PreparationProgress() as progress, reporting() as reporter:
-            for line in run_demo(Path(output or "runs/demo"), reporter, progress.show):
+        with reporting() as reporter:
+            for line in run_demo(Path(output or "runs/demo"), reporter):
                 click.echo(line)
         return
     from transduce.experiments.pronoun import PronounOptions, run_pronoun
@@ -78,6 +80,6 @@ def command(
     options = PronounOptions(
         folder, "fr" if language == "fr" else "de", 1 if seed is None else seed, seeds or 1, compare, sizes
     )
-    with PreparationProgress() as progress, reporting() as reporter:
-        for line in run_pronoun(options, reporter, progress.show):
+    with reporting() as reporter:
+        for line in run_pronoun(options, reporter):
             click.echo(line)

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from transduce.cli.corpus_options import pair_corpus, pair_options
-from transduce.cli.options import language_options, make_command, model_argument, option_group
+from transduce.cli.corpus_options import pair_corpus, pair_options, select_languages
+from transduce.cli.options import device_option, language_options, make_command, model_argument, option_group, place
 from transduce.cli.terminal import note
 from transduce.config import Table
 
@@ -24,6 +24,7 @@ _search = option_group("Search options")
 @model_argument
 @pair_options
 @language_options
+@device_option()
 @_search(
     "--method",
     type=click.Choice(["best", "n_best", "interpolated"]),
@@ -31,15 +32,15 @@ _search = option_group("Search options")
     show_default=True,
     help="Take the best translation, all of the n best, or the one nearest to the target by chrF.",
 )
-@_search("--n-best", type=int, metavar="N", help="Translations that are compared or taken (default: 4).")
+@_search("--n-best", type=int, metavar="N", help="Number of translations to compare or take (default: 4).")
 @_search("--beam-size", type=int, metavar="N", help="Beam size (default: 4).")
 @option_group("Output options")(
     "--output", required=True, metavar="FOLDER", help="Folder to write; an interrupted command resumes there."
 )
 def command(run: str, output: str, method: str, n_best: int | None, beam_size: int | None, **options: Any) -> None:
-    """Translate the sources of a corpus with MODEL, and write them with the translations that a student learns from.
+    """Make a student's training corpus: the sources of a corpus with their translations by MODEL, the teacher.
 
-    FOLDER gets source.txt and target.txt (sequence-level knowledge distillation, Kim and Rush 2016).
+    This is sequence-level knowledge distillation (Kim and Rush 2016). FOLDER gets source.txt and target.txt.
     """
     from transduce.cli.progress import PreparationProgress
     from transduce.inference.load import load_translator
@@ -53,10 +54,12 @@ def command(run: str, output: str, method: str, n_best: int | None, beam_size: i
     config = Distillation.from_table(
         {name: value for name, value in given.items() if value is not None}, "the command line"
     )
-    languages = options["source_language"], options["target_language"]
-    pairs = ((pair.source, pair.target) for pair in read_pairs(pair_corpus(options), languages) if pair.source.strip())
     translator = load_translator(run)
+    place(translator.model, options["device"], run)
+    select_languages(translator, options)
     translator.use("auto")
+    languages = translator.languages.source, translator.languages.target
+    pairs = ((pair.source, pair.target) for pair in read_pairs(pair_corpus(options), languages) if pair.source.strip())
     with PreparationProgress() as progress:
         count = distil(translator, pairs, Path(output), config, progress.show)
     note(f"{count:,} pairs", "")

@@ -73,11 +73,11 @@ def _with_file_options(function: Any) -> Any:
 )
 @_with_file_options
 @_test("--image-folder", metavar="FOLDER", help="Folder of the images of a captioner's test set (default: the file's).")
-@_column("--text-column", metavar="NAME", help="Column of the text in --path, by name or number from 1.")
-@_column("--second-column", metavar="NAME", help="Column of the second text.")
-@_column("--label-column", metavar="NAME", help="Column of the label.")
+@_column("--text-column", metavar="N|NAME", help="Column of the text in --path, by name or number from 1.")
+@_column("--second-column", metavar="N|NAME", help="Column of the second text.")
+@_column("--label-column", metavar="N|NAME", help="Column of the label.")
 @_metric("--metric", "metrics", multiple=True, metavar="NAME", help=_METRICS)
-@_metric("--against", metavar="MODEL2", help="Compare with this model by a paired bootstrap test.")
+@_metric("--against", metavar="MODEL", help="Compare with this model by a paired bootstrap test.")
 @_metric("--tokenize", default="13a", show_default=True, metavar="NAME", help="sacreBLEU tokenizer, or none.")
 @_metric("--lowercase", is_flag=True, help="Compute BLEU and chrF on lowercased text.")
 @_metric(

@@ -91,8 +91,8 @@ def import_command(
     """Import SOURCE as a model folder.
 
     SOURCE is a local Hugging Face folder (Marian, Pegasus, M2M100, NLLB, BERT, GPT-2, T5, Llama), a folder with weights
-    of torch.nn.Transformer, a .gguf file, or owner/name of a model on the Hugging Face hub, of which safetensors and
-    vocabularies are downloaded. No code in it is executed; pickle files are rejected.
+    of torch.nn.Transformer, a .gguf file, or owner/name of a model on the Hugging Face hub, from which safetensors and
+    vocabularies are downloaded. Code in SOURCE is never executed; pickle files are rejected.
     """
     from transduce.interop.import_model import import_model
 

@@ -26,20 +26,22 @@ from transduce.errors import MissingInput, StorageError, TransduceError, suggest
 
 COMMANDS = {
     "Train": {
-        "demo": "Train a small model in about three minutes: pronunciation, or what a pronoun means.",
-        "prepare": "Filter and tokenise a corpus into memory-mapped files.",
+        "demo": "Train a small model in about three minutes: pronunciation, or pronoun resolution.",
         "train": "Train, fine-tune or resume a model.",
-        "clean": "Remove or repair the pairs of a raw corpus that harm training.",
-        "back-translate": "Make pairs from text in the target language alone.",
-        "distil": "Make pairs for a small model from the translations of a large one.",
-        "augment": "Add variants of pairs: capitals, typing errors, tags, terms.",
         "pipeline": "Go from raw pairs to a small fast model in one command.",
         "report": "Write an HTML report of a training run, or compare two runs.",
         "cost": "Estimate the parameters, FLOPs and memory of a model.",
     },
+    "Data": {
+        "prepare": "Filter and tokenise a corpus into memory-mapped files.",
+        "clean": "Remove or repair the pairs of a raw corpus that harm training.",
+        "augment": "Add variants of pairs: capitals, typing errors, tags, terms.",
+        "back-translate": "Make synthetic pairs from text in the target language.",
+        "distil": "Make pairs for a small model from the translations of a large one.",
+    },
     "Inference": {
         "translate": "Translate lines of text or a document.",
-        "merge": "Merge a file that was translated in shards.",
+        "merge": "Merge the shards of a translation into one file.",
         "generate": "Generate text with a language model.",
         "predict": "Predict labels, tags, spans or masked words with a text encoder.",
         "embed": "Compute a vector for each text with a text encoder.",
@@ -51,7 +53,7 @@ COMMANDS = {
         "score": "Compute log-probabilities and perplexity; rerank n-best lists.",
         "align": "Align the words of translations with those of their sources.",
         "inspect": "Show the attention of a model on one text.",
-        "studio": "Watch a model work in the browser, and intervene.",
+        "studio": "Watch a model work in the browser, and intervene in it.",
         "positions": "Plot the sinusoidal position encodings.",
         "reproduce": "Reproduce a claim of a paper: a table, a figure and a verdict.",
     },

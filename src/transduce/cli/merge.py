@@ -14,13 +14,13 @@ transduce merge out.txt.gz --remove
 
 
 @make_command(_EXAMPLES)
-@argument("output", "The output that was given to `transduce translate --shard`.")
+@argument("output", "Output file, as given to `transduce translate --shard`.")
 @option_group("Output options")("--remove", is_flag=True, help="Delete OUTPUT.blocks when OUTPUT is written.")
 def command(output: str, remove: bool) -> None:
     """Merge the blocks that `transduce translate --shard` wrote to OUTPUT.blocks into OUTPUT.
 
-    Checks that every block is there once and undamaged, and that all are of one input, model and set of options. If
-    blocks are missing, they are listed and nothing is written.
+    Checks that every block exists once and is intact, and that all have the same input, model and options. If blocks
+    are missing, they are listed and nothing is written.
     """
     from transduce.inference.jobs.merge import merge
 

@@ -150,7 +150,7 @@ def device_option(title: str = "Model options") -> Callable[[Any], Any]:
         type=click.Choice(["auto", "cpu", "cuda", "mps"]),
         default="cpu",
         show_default=True,
-        help="Device of the model; auto is the CPU, with a note where there is a GPU.",
+        help="Device of the model; auto is the CPU, with a note if there is a GPU.",
     )
 
 
@@ -207,16 +207,16 @@ beam_size_option = _search("--beam-size", type=int, metavar="N", help="Beam size
 
 
 _SEARCH_OPTIONS: tuple[tuple[str, type, str, str], ...] = (
-    ("--min-length", int, "N", "Minimum number of tokens to write."),
+    ("--min-length", int, "N", "Minimum number of tokens to generate."),
     ("--length-penalty", float, "A", "Length penalty; 0 disables it (default: 0.6)."),
-    ("--length-normalization", str, "NAME", "gnmt, ((5 + n) / 6)^A, or power, n^A (default: gnmt)."),
-    ("--stop-rule", str, "NAME", "heuristic, beam_finished or exact (default: heuristic)."),
+    ("--length-normalization", str, "NAME", "Divide scores by ((5 + n) / 6)^A (gnmt) or n^A (power) (default: gnmt)."),
+    ("--stop-rule", str, "NAME", "When beam search stops: heuristic, beam_finished or exact (default: heuristic)."),
     ("--beam-groups", int, "N", "Diverse beam search: number of groups (default: 1)."),
     ("--diversity-penalty", float, "X", "Penalty for tokens that earlier groups chose (default: 0.5)."),
-    ("--repetition-penalty", float, "X", "Divide the scores of tokens already written by X."),
-    ("--presence-penalty", float, "X", "Subtract X from the scores of tokens already written."),
-    ("--frequency-penalty", float, "X", "Subtract X for every time a token was written."),
-    ("--no-repeat-ngram-size", int, "N", "Never write the same N tokens in a row twice."),
+    ("--repetition-penalty", float, "X", "Divide the scores of tokens generated before by X."),
+    ("--presence-penalty", float, "X", "Subtract X from the scores of tokens generated before."),
+    ("--frequency-penalty", float, "X", "Subtract X for each time a token was generated before."),
+    ("--no-repeat-ngram-size", int, "N", "Never repeat a sequence of N tokens."),
 )
 _SAMPLING_OPTIONS: tuple[tuple[str, type, str, str], ...] = (
     ("--top-k", int, "K", "Sample from the K most probable tokens."),
@@ -228,9 +228,9 @@ _SAMPLING_OPTIONS: tuple[tuple[str, type, str, str], ...] = (
 
 def search_options(max_length: str, n_best: str, temperature: str = "1.0") -> Callable[[Any], Any]:
     """Add the search options; `max_length` and `temperature` are defaults, `n_best` is what `--n-best` prints."""
-    forbidden = "Never write WORD or a word that begins with it (repeatable)."
+    forbidden = "Never generate WORD or a word that begins with it (repeatable)."
     sample = "Sample each token from the model's distribution; --n-best N draws N samples."
-    length = f"Maximum number of tokens to write (default: {max_length})."
+    length = f"Maximum number of tokens to generate (default: {max_length})."
     options = (
         greedy_option,
         beam_size_option,

@@ -26,15 +26,15 @@ _run = option_group("Run options")
 
 @make_command(_EXAMPLES)
 @argument("file", "TOML file with [data] and a table for each stage.", metavar="FILE")
-@_run("--output", required=True, metavar="FOLDER", help="Folder of the stages; what is complete there is reused.")
+@_run("--output", required=True, metavar="FOLDER", help="Folder of the stages; complete stages in it are reused.")
 @_run("--until", metavar="STAGE", help="Stop after this stage.")
 @format_option
 def command(file: str, output: str, until: str | None, output_format: str) -> None:
     """Clean pairs, train a teacher, improve it by back-translation, distil a student, compress and compare them.
 
     The stages are clean, teacher, reverse, back-translate, mix, finish, distil, augment, student, compress and
-    evaluate. Each has a folder whose name has a hash of its settings and of the contents of its inputs: a stage whose
-    result exists is not carried out again, and one that was interrupted resumes.
+    evaluate. Each has a folder named by a hash of its settings and of the contents of its inputs: a complete stage
+    is not repeated, and an interrupted one resumes.
     """
     from transduce.cli.progress import PreparationProgress
     from transduce.pipeline.comparison import table_lines
@@ -44,7 +44,7 @@ def command(file: str, output: str, until: str | None, output_format: str) -> No
 
     config = read_pipeline(Path(file))
     if until is not None and until not in config.stages:
-        raise SettingsError(f"--until {until}: no stage of {file} is called so{suggestion(until, config.stages)}")
+        raise SettingsError(f"--until {until}: {file} has no such stage{suggestion(until, config.stages)}")
     try:
         with PreparationProgress() as progress:
             done = Pipeline(config, Path(output), _Observer(progress)).run(until)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,6 +19,9 @@ from transduce.cli.options import (
     place,
 )
 from transduce.cli.terminal import note, print_json
+
+if TYPE_CHECKING:
+    from transduce.inference.text_encoder import TextEncoder
 
 _EXAMPLES = """
 transduce predict runs/tagger sentences.txt
@@ -65,8 +68,7 @@ def command(run: str, file: str, device: str, output_format: str) -> None:
         predictions = dict(zip(inputs, for_lines(encoder.predict, inputs, file), strict=True))
         for number, _ in window:
             show(predictions.get(number))
-    if encoder.truncated:
-        note(f"{encoder.truncated:,} texts were longer than the model's maximum and lost {encoder.truncated_part}")
+    _note_truncated(encoder)
 
 
 def _input(head: str, line: str, file: str, number: int, reads_context: bool) -> Any:
@@ -91,7 +93,7 @@ def _columns(prediction: Any) -> Iterator[str]:
 
 _EMBED_EXAMPLES = """
 transduce embed runs/bert sentences.txt --output vectors.npy
-transduce embed runs/bert sentences.txt --pool first --normalise > vectors.jsonl
+transduce embed runs/bert sentences.txt --pool first --normalize > vectors.jsonl
 """
 
 _model = option_group("Model options")
@@ -110,9 +112,9 @@ _model = option_group("Model options")
     show_default=True,
     help="Mean of all tokens, vector of the first token, or the model's own pooler.",
 )
-@_model("--normalise", is_flag=True, help="Scale vectors to length 1, so that dot products are cosines.")
+@_model("--normalize", is_flag=True, help="Scale vectors to length 1, so that dot products are cosines.")
 @device_option()
-def embed_command(run: str, file: str, output: str | None, pool: str, normalise: bool, device: str) -> None:
+def embed_command(run: str, file: str, output: str | None, pool: str, normalize: bool, device: str) -> None:
     """Compute a vector for each line of FILE, or of standard input, with the text encoder MODEL, a run or model folder.
 
     A tab in a line separates a pair of texts. Memory does not grow with the number of lines.
@@ -125,20 +127,24 @@ def embed_command(run: str, file: str, output: str | None, pool: str, normalise:
 
     if output is not None and not output.endswith(".npy"):
         raise SettingsError(f"--output {output}: must end in .npy; leave it out to print JSON lines")
-    reader = load_text_encoder(run)
-    place(reader.model, device, run)
+    encoder = load_text_encoder(run)
+    place(encoder.model, device, run)
     numbered = ((number, line.split("\t", 1)) for number, line in enumerate(read_lines(file), start=1))
     found = (
-        for_lines(lambda texts: reader.embed(texts, pool, normalise), dict(some), file) for some in windows(numbered)
+        for_lines(lambda texts: encoder.embed(texts, pool, normalize), dict(some), file) for some in windows(numbered)
     )
     if output is not None:
-        with VectorFile(Path(output), reader.model.width) as vectors:
+        with VectorFile(Path(output), encoder.model.width) as vectors:
             for some in found:
                 vectors.append(some)
-        note(f"{output}: {vectors.count:,} vectors of {reader.model.width} dimensions", "")
+        note(f"{output}: {vectors.count:,} vectors of {encoder.model.width} dimensions", "")
     else:
         for some in found:
             for vector in some.tolist():
                 print_json({"vector": vector})
-    if reader.truncated:
-        note(f"{reader.truncated:,} texts were longer than the model's maximum and lost {reader.truncated_part}")
+    _note_truncated(encoder)
+
+
+def _note_truncated(encoder: TextEncoder) -> None:
+    if encoder.truncated:
+        note(f"{encoder.truncated:,} texts were longer than the model's maximum and lost {encoder.truncated_part}")

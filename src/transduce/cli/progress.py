@@ -191,14 +191,15 @@ def reporting() -> Iterator[Reporter]:
         yield Silent()
         return
     console = Console(stderr=True)
-    if not console.is_terminal or console.is_dumb_terminal:
-        yield PlainLines()
-        return
-    display = LiveDisplay(console)
-    try:
-        yield display
-    finally:
-        display.close()
+    with PreparationProgress() as preparation:
+        if not console.is_terminal or console.is_dumb_terminal:
+            yield PlainLines(preparation)
+            return
+        display = LiveDisplay(console, preparation)
+        try:
+            yield display
+        finally:
+            display.close()
 
 
 def describe(plan: Plan) -> str:
@@ -263,8 +264,12 @@ class Speed:
 class PlainLines:
     """One line every few seconds, without control characters, for log files."""
 
-    def __init__(self) -> None:
+    def __init__(self, preparation: PreparationProgress) -> None:
+        self._preparation = preparation
         self._speed, self._printed, self._updates = Speed(), time.monotonic(), 0
+
+    def preparing(self, stage: str, count: int) -> None:
+        self._preparation.show(stage, count)
 
     def begin(self, plan: Plan) -> None:
         self._updates = plan.updates
@@ -299,11 +304,15 @@ class PlainLines:
 class LiveDisplay:
     """A progress bar with loss, speed and remaining time, and a sample translation."""
 
-    def __init__(self, console: Console) -> None:
-        self._console, self._speed, self._updates = console, Speed(), 1
+    def __init__(self, console: Console, preparation: PreparationProgress) -> None:
+        self._console, self._preparation = console, preparation
+        self._speed, self._updates = Speed(), 1
         self._live = Live(console=console, refresh_per_second=4, transient=True)
         self._loss: float | None = None
         self._sample = Text("")
+
+    def preparing(self, stage: str, count: int) -> None:
+        self._preparation.show(stage, count)
 
     def begin(self, plan: Plan) -> None:
         self._updates = plan.updates

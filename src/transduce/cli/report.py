@@ -19,7 +19,7 @@ transduce report runs/new runs/old --output compared.html
 @argument("run", "Run folder.", type=click.Path(path_type=Path))
 @argument("other", "Run folder to compare with.", type=click.Path(path_type=Path), required=False)
 @option_group("Run options")(
-    "--against", type=click.Path(path_type=Path), metavar="RUN", help="The run to compare with, same as OTHER."
+    "--against", type=click.Path(path_type=Path), metavar="RUN", help="Run folder to compare with; the same as OTHER."
 )
 @option_group("Output options")(
     "--output",
@@ -34,7 +34,7 @@ def command(run: Path, other: Path | None, against: Path | None, output: Path, o
     """Write an HTML page about the training run in RUN, finished or not, side by side with OTHER if it is given.
 
     The page shows loss, validation scores, learning rate, gradient norm, speed, memory, sample translations, all
-    settings and what was filtered out. It is one file that works offline.
+    settings, and what the corpus lost to filtering. It is one file that works offline.
     """
     from transduce.inspection.run_record import read_run
     from transduce.inspection.run_report import save_report, state

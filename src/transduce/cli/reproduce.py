@@ -29,14 +29,14 @@ _model = option_group("Model options")
 
 
 @make_command(_EXAMPLES)
-@argument("name", "Experiment to carry out.", required=False)
+@argument("name", "Experiment to run.", required=False)
 @option_group("Output options")(
     "--output",
     type=click.Path(path_type=Path),
     default="reproduced",
     show_default=True,
     metavar="FOLDER",
-    help="Folder for NAME.json, NAME.md, NAME.svg, and the runs of a study, which are resumed if they exist.",
+    help="Folder for NAME.json, NAME.md, NAME.svg and the runs of a study; existing runs are resumed.",
 )
 @_measurement(
     "--seed", type=click.IntRange(0, 2**31 - 1), default=1, show_default=True, metavar="N", help="Random seed."
@@ -47,7 +47,7 @@ _model = option_group("Model options")
     "--data", type=click.Path(path_type=Path), metavar="FOLDER", help="Corpus to use instead of the default data."
 )
 @_model("--model", type=click.Path(path_type=Path), metavar="MODEL", help="Run or model folder, for head-roles.")
-@_model("--text", metavar="FILE", help="Its input, one text per line (default: some English sentences).")
+@_model("--text", metavar="FILE", help="Input of --model, one text per line (default: some English sentences).")
 @language_options
 def command(
     name: str | None,
@@ -61,7 +61,7 @@ def command(
     target_language: str | None,
     source_language: str | None,
 ) -> None:
-    """Carry out the experiment NAME. Without NAME, list the experiments.
+    """Run the experiment NAME. Without NAME, list the experiments.
 
     A claim takes from seconds to two minutes. A study trains many models and takes hours; it can be interrupted and
     resumed. Both print a table and a verdict, and write them with a figure. The verdict follows from the measured

@@ -30,7 +30,14 @@ _engine = option_group("Engine options")
 @make_command(_EXAMPLES)
 @argument("folders", "Run or model folders; NAME=FOLDER names a model.", nargs=-1, required=True, metavar="MODEL...")
 @_network("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to bind to.")
-@_network("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port; 0 takes a free one.")
+@_network(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    show_default=True,
+    metavar="N",
+    help="Port; 0 takes a free one.",
+)
 @_network(
     "--allowed-host",
     "allowed_hosts",
@@ -43,7 +50,7 @@ _engine = option_group("Engine options")
     "trusted_proxies",
     multiple=True,
     metavar="ADDRESS",
-    help="Reverse proxy whose X-Forwarded-For is believed (repeatable).",
+    help="Reverse proxy whose X-Forwarded-For header is trusted (repeatable).",
 )
 @_security(
     "--api-key",
@@ -52,8 +59,8 @@ _engine = option_group("Engine options")
     metavar="KEY",
     help=f"Key that clients must send (repeatable; also the environment variable {KEY_VARIABLE}).",
 )
-@_security("--no-studio", is_flag=True, help="Do not serve the studio, the page at / that shows how models work.")
 @_security("--api-key-file", metavar="FILE", help="File with one key per line; does not appear in process lists.")
+@_security("--no-studio", is_flag=True, help="Do not serve the studio, the page at / that shows how models work.")
 @_engine(
     "--engine",
     type=click.Choice(["auto", "torch", "ctranslate2"]),
@@ -85,7 +92,7 @@ _engine = option_group("Engine options")
     "--max-queue-tokens",
     type=click.IntRange(1),
     metavar="N",
-    help="Tokens that the waiting requests of a process may reserve, beam size × maximum length + source of each "
+    help="Queue limit of a process in tokens; a request counts beam size × maximum length + source length "
     f"(default: {Limits.max_queue_tokens}).",
 )
 @_limit(
@@ -100,12 +107,12 @@ _engine = option_group("Engine options")
     help="Append one JSON line per request, without its text; - is standard error (default: none).",
 )
 def command(folders: tuple[str, ...], **options: Any) -> None:
-    """Serve models until Ctrl-C or SIGTERM, after which what runs is finished.
+    """Serve models over HTTP until Ctrl-C or SIGTERM; running requests are finished first.
 
-    Requests of all clients share the steps of a model (continuous batching), and a request gets the same result alone
-    and among others. The server speaks its own API and, as far as a model can, those of LibreTranslate, DeepL and
+    Requests of all clients share the steps of a model (continuous batching); a result does not depend on the other
+    requests. The server has its own API and, as far as a model supports them, those of LibreTranslate, DeepL and
     OpenAI; /docs lists them. At / is the studio, which shows how a model works (see `transduce studio`). Only this
-    machine reaches the server unless --host is given, and then it needs a key.
+    machine can reach the server unless --host is given; then a key is required.
     """
     from transduce.serving.launch import LaunchSettings, launch, load_keys
 

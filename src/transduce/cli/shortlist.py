@@ -20,21 +20,23 @@ _output = option_group("Output options")
 @make_command(_EXAMPLES)
 @model_argument
 @_output("--output", metavar="FILE", show_default="shortlist.safetensors in MODEL", help="File to write.")
+@_output("--per-token", type=click.IntRange(1), metavar="N", show_default="100", help="Candidates per source token.")
 @_output(
-    "--per-token", type=click.IntRange(1), metavar="N", show_default="100", help="Candidates for each source token."
-)
-@_output(
-    "--frequent", type=click.IntRange(0), metavar="N", show_default="100", help="Frequent tokens, always candidates."
+    "--frequent",
+    type=click.IntRange(0),
+    metavar="N",
+    show_default="100",
+    help="Number of frequent tokens that are always candidates.",
 )
 @_corpus("--source", metavar="FILE", help="Sources of another corpus, one per line.")
 @_corpus("--target", metavar="FILE", help="Their translations, one per line.")
 def command(
     run: str, output: str | None, per_token: int | None, frequent: int | None, source: str | None, target: str | None
 ) -> None:
-    """Build a lexical shortlist: the most likely target tokens of each source token, by the training corpus of MODEL.
+    """Build a lexical shortlist: the most likely target tokens of each source token in MODEL's training corpus.
 
-    `transduce translate --shortlist FILE` restricts the vocabulary to it, which is faster. Prints how many tokens of
-    the validation references the shortlist covers.
+    `transduce translate --shortlist FILE` restricts the vocabulary to it, which is faster. Prints what share of the
+    tokens of the validation references it covers.
     """
     from transduce.cli.progress import PreparationProgress
     from transduce.tasks.translation.shortlist import FREQUENT, PER_TOKEN, make_shortlist

@@ -23,14 +23,14 @@ _network = option_group("Network options")
 
 @make_command(_EXAMPLES)
 @argument("folders", "Run or model folders; NAME=FOLDER names a model.", nargs=-1, required=True, metavar="RUN...")
-@_network("--port", type=click.IntRange(0, 65535), default=0, help="Port (default: a free one).")
+@_network("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Port (default: a free one).")
 @_network("--no-browser", is_flag=True, help="Only print the address.")
 @device_option("Engine options")
 def command(folders: tuple[str, ...], port: int, no_browser: bool, device: str) -> None:
     """Show how models work: translation word by word, beam search, attention, interventions, training.
 
-    Starts a server for this machine alone and opens its page. Of a run that is still training, its curves are shown.
-    `transduce serve` has the same page at /.
+    Starts a server that only this machine can reach, and opens its page. A run that is still training shows its
+    curves. `transduce serve` has the same page at /.
     """
     from transduce.serving.launch import LaunchSettings, launch
 

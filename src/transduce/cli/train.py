@@ -60,7 +60,11 @@ _tuning = option_group("Fine-tuning options")
 @_run("--recipe", metavar="FILE", help="TOML file with the tables data, tokenizer, model, training and search.")
 @_run("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any setting: model.num_layers=4 (repeatable).")
 @_run("--resume", metavar="RUN", help="Resume a stopped run; with --updates, extend a finished one.")
-@_run("--finish", metavar="RUN", help="Make the model of a stopped run from its checkpoints so far.")
+@_run(
+    "--finish",
+    metavar="RUN",
+    help="Save the model of a stopped run, from its checkpoints so far, without further training.",
+)
 @_run(
     "--log",
     "logs",
@@ -78,7 +82,7 @@ _tuning = option_group("Fine-tuning options")
 @_model("--preset", metavar="NAME", help="Model preset: small, paper_base, gpt_mini, llama_mini, t5_mini, …")
 @_training("--updates", type=click.IntRange(min=1), metavar="N", help="Number of updates.")
 @_training("--epochs", type=float, metavar="X", help="Number of epochs, in place of --updates.")
-@_training("--time", metavar="TIME", help="Time to train, as 90s, 20m or 2h, in place of --updates.")
+@_training("--time", metavar="TIME", help="Time to train, such as 90s, 20m or 2h, in place of --updates.")
 @_training("--batch-tokens", metavar="N|auto", help="Tokens per batch; auto chooses by corpus size and memory.")
 @_training("--learning-rate", type=float, metavar="X", help="Peak learning rate; factor of the noam schedule.")
 @_training("--seed", type=int, metavar="N", help="Random seed of initialisation, data order and dropout.")
@@ -90,12 +94,17 @@ _tuning = option_group("Fine-tuning options")
     "--init-from",
     "init_from",
     metavar="MODEL",
-    help="Initialise from a run or model folder, or a model of the Hugging Face hub, instead of randomly.",
+    help="Fine-tune a run or model folder, or a model of the Hugging Face hub.",
 )
 @_tuning("--revision", metavar="NAME", help="With --from: branch, tag or commit of a model of the hub.")
-@_tuning("--extend-vocabulary", type=int, metavar="N", help="Add up to N tokens for the new text to its vocabulary.")
 @_tuning(
-    "--freeze", multiple=True, metavar="PATTERN", help="Freeze parameters that match, as 'encoder.*' (repeatable)."
+    "--extend-vocabulary", type=int, metavar="N", help="Add up to N tokens to the model's vocabulary for the new text."
+)
+@_tuning(
+    "--freeze",
+    multiple=True,
+    metavar="PATTERN",
+    help="Freeze parameters whose names match, such as 'encoder.*' (repeatable).",
 )
 def command(output: str | None, resume: str | None, finish: str | None, prepared: str | None, **options: Any) -> None:
     """Train a model and save it, with its tokenizers, its recipe and its journal, in a run folder.
@@ -136,22 +145,18 @@ def command(output: str | None, resume: str | None, finish: str | None, prepared
         for line in verify_resume(recipe, Path(folder), None if prepared is None else Path(prepared)):
             click.echo(line)
         return
-    from transduce.cli.progress import PreparationProgress, reporting
-    from transduce.training.tracking import tracked
+    from transduce.cli.progress import reporting
+    from transduce.training.tracking import open_trackers
 
-    with (
-        PreparationProgress() as progress,
-        reporting() as printed,
-        tracked(printed, options["logs"], Path(folder), recipe.to_tables()) as reporter,
-    ):
+    with reporting() as reporter, open_trackers(options["logs"], Path(folder), recipe.to_tables()) as trackers:
         train(
             recipe,
             folder,
             resume=begun is not None,
             finish=finish is not None,
             prepared=prepared,
+            callbacks=trackers,
             reporter=reporter,
-            progress=progress.show,
         )
     if leads():
         click.echo(folder)
@@ -165,7 +170,7 @@ def _initial_model(name: str | None, revision: str | None) -> str | None:
 
     if name is None:
         if revision is not None:
-            raise SettingsError("--revision is of a model of the hub; name it with --from")
+            raise SettingsError("--revision needs a model of the hub; name it with --from")
         return None
     if launched() and is_hub_name(name):
         raise SettingsError(f"{name}: several processes would download it; use `transduce import {name}` first")

@@ -85,7 +85,9 @@ _engine = option_group("Engine options")
     help="Column or key of the source; several are joined (repeatable).",
 )
 @_document("--target-column", metavar="N|NAME", help="Column or key for the translation; a new one is appended.")
-@_document("--separator", metavar="TEXT", default=" ", help="What joins several source columns (default: a space).")
+@_document(
+    "--separator", metavar="TEXT", default=" ", help="Separator between joined source columns (default: a space)."
+)
 @_document("--header/--no-header", default=None, help="Whether the first row of TSV or CSV names columns.")
 @_document("--target-language-field", metavar="N|NAME", help="Column or key with the target language of each line.")
 @_document("--retranslate", is_flag=True, help="Replace existing translations of PO, XLIFF and TMX files.")
@@ -109,7 +111,7 @@ _engine = option_group("Engine options")
 @_constraint(
     "--placeholders",
     is_flag=True,
-    help="Copy {name}, %s, <tags> and URLs unchanged; always on in documents, except TSV, CSV and JSONL.",
+    help="Copy {name}, %s, <tags> and URLs unchanged; always on for documents, except TSV, CSV and JSONL.",
 )
 @_constraint("--keep", multiple=True, metavar="REGEX", help="Copy whatever matches REGEX unchanged (repeatable).")
 @_engine(
@@ -127,7 +129,9 @@ _engine = option_group("Engine options")
     help="int8 is faster, with nearly the same quality, with either engine.",
 )
 @device_option("Engine options")
-@_engine("--shortlist", metavar="FILE", help="Restrict the vocabulary; see `transduce shortlist`.")
+@_engine(
+    "--shortlist", metavar="FILE", help="Restrict the output vocabulary to this shortlist; see `transduce shortlist`."
+)
 @_engine(
     "--workers", type=click.IntRange(1, 1024), metavar="N", help="Number of CTranslate2 workers (default: the fastest)."
 )
@@ -142,7 +146,7 @@ def command(run: str, file: str, output: str, n_best: int | None, **options: Any
     """Translate FILE, or standard input, with MODEL, a run or model folder.
 
     Each input line gives one output line, in the same order; empty lines stay empty. Lines with several sentences are
-    translated sentence by sentence, and texts longer than the model's maximum in parts. Of documents (subtitles,
+    translated sentence by sentence, and texts longer than the model's maximum in parts. In documents (subtitles,
     message catalogues, XLIFF, TMX, HTML, Markdown, tables, …) only the text is translated; everything else is kept
     byte for byte. For a captioner, lines are paths of PNG or JPEG files, or pixels as text. A file-to-file translation
     that was interrupted resumes when the same command is run again.

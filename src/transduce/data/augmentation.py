@@ -36,19 +36,21 @@ class AugmentationConfig(Config):
     """How probable each variant of a pair is; the pair itself is always kept."""
 
     upper: Probability = pydantic.Field(default=0.02, ge=0, le=1)
-    """Both sides in capitals."""
+    """Probability of a variant with both sides in capitals."""
     title: Probability = pydantic.Field(default=0.02, ge=0, le=1)
-    """Both sides with a capital at the beginning of each word."""
+    """Probability of a variant in title case: a capital at the beginning of each word of both sides."""
     typos: Probability = pydantic.Field(default=0.05, ge=0, le=1)
-    """One or two typing errors in the source: a character left out, doubled, or swapped with the next."""
+    """Probability of a variant with one or two typing errors in the source: a character left out, doubled, or swapped
+    with the next."""
     no_end: Probability = pydantic.Field(default=0.05, ge=0, le=1)
-    """Both sides without the punctuation at their end."""
+    """Probability of a variant without the final punctuation of both sides."""
     tags: Probability = pydantic.Field(default=0.02, ge=0, le=1)
-    """An inline tag around a word and its translation."""
+    """Probability of a variant with an inline tag around a word and its translation."""
     terms: Probability = pydantic.Field(default=0.05, ge=0, le=1)
-    """Source words followed by their translation, `bank <term>Ufer</term>`: the model learns to obey a glossary."""
+    """Probability of a variant with translations after source words, `bank <term>Ufer</term>`, from which the model
+    learns to follow a glossary."""
     seed: int = pydantic.Field(default=1, ge=0)
-    """Seed of the choice."""
+    """Random seed of the variants."""
 
 
 KINDS = ("upper", "title", "typos", "no_end", "tags", "terms")

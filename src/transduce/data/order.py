@@ -70,7 +70,7 @@ class BatchSampler:
         corpora = [CorpusRows(len(target_lengths))] if corpora is None else corpora
         assert len(source_lengths) == len(target_lengths) == sum(corpus.size for corpus in corpora)
         if len(target_lengths) == 0:
-            raise DataError("a corpus without pairs has no batches; check what preparing it dropped")
+            raise DataError("a corpus without pairs has no batches; check what its preparation dropped")
         if tokens < 1 or bucket_size < 1:
             raise SettingsError(f"batches need at least one token and buckets one row, not {tokens} and {bucket_size}")
         self._source_lengths = source_lengths

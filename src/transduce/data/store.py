@@ -218,7 +218,9 @@ class BlockStore(Split):
         values = open_array(folder / STREAM, np.dtype(f"<u{token_bytes}"))
         sizes = [corpus.tokens or 0 for corpus in report.corpora or ()] or [report.target.tokens]
         if sum(sizes) != len(values):
-            raise DataError(f"{folder / STREAM}: has other tokens than its report counts; prepare the corpus again")
+            raise DataError(
+                f"{folder / STREAM}: has another number of tokens than its report; prepare the corpus again"
+            )
         weights = [corpus.weight for corpus in report.corpora or ()] or [1.0]
         return cls(Blocks(values, sizes, block_size, beyond), weights)
 

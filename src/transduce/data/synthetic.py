@@ -40,16 +40,16 @@ class SyntheticTask(Config):
     """copy, reverse, sort; addition of two numbers, digit by digit; recall of a value by its key; repeat_copy, as often
     as asked; associative_recall of the item that followed another."""
     size: int = pydantic.Field(gt=0, le=100_000_000)
-    """How many pairs; some may be equal when the lengths and symbols leave little choice."""
+    """Number of pairs; some may be equal when the lengths and symbols leave little choice."""
     seed: int = 1
-    """Another seed gives other pairs; training and validation need different ones."""
+    """Random seed; training and validation need different ones."""
     min_length: int = pydantic.Field(default=1, ge=1)
-    """Fewest symbols of a source (digits of a number for addition, keys for recall, items of three symbols for
-    associative_recall)."""
+    """Minimum number of symbols of a source (digits of a number for addition, keys for recall, items of three symbols
+    for associative_recall)."""
     max_length: int = pydantic.Field(default=10, ge=1, le=10_000)
-    """Most symbols of a source."""
+    """Maximum number of symbols of a source."""
     symbols: int = pydantic.Field(default=26, ge=1, le=100_000)
-    """How many different symbols there are (keys for recall; addition always has ten digits)."""
+    """Number of different symbols (keys for recall; addition always has ten digits)."""
     weight: float | None = pydantic.Field(default=None, gt=0, le=1000)
     """How often each of its pairs is seen in an epoch, 1 if not given."""
     source_language: str | None = pydantic.Field(default=None, pattern=f"^{NAME}$")
@@ -252,13 +252,13 @@ class SyntheticPictures(Config):
     hold_out: HoldOut = "relation"
     """Which combinations are divided: of colour, shape and relation, or of colour and shape."""
     size: int = pydantic.Field(gt=0, le=10_000_000)
-    """How many pictures."""
+    """Number of pictures."""
     seed: int = 1
-    """Another seed gives other pictures."""
+    """Random seed."""
     min_shapes: int = pydantic.Field(default=1, ge=1, le=2)
-    """Fewest shapes of a picture."""
+    """Minimum number of shapes in a picture."""
     max_shapes: int = pydantic.Field(default=2, ge=1, le=2)
-    """Most shapes of a picture; two for each one with a single shape, where both are allowed."""
+    """Maximum number of shapes in a picture; two for each one with a single shape, where both are allowed."""
     weight: float | None = pydantic.Field(default=None, gt=0, le=1000)
     """How often each of its pairs is seen in an epoch, 1 if not given."""
     source_language: str | None = pydantic.Field(default=None, pattern=f"^{NAME}$")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from transduce.config import Table, merge, read_toml
@@ -60,7 +60,7 @@ SETTINGS: Table = {
 }
 
 
-def run_demo(folder: Path, reporter: Reporter, progress: Callable[[str, int], None] | None = None) -> Iterator[str]:
+def run_demo(folder: Path, reporter: Reporter) -> Iterator[str]:
     """Train, test on unseen words, draw attention; yield lines to print. Replaces an earlier demo in the folder."""
     corpus = folder.parent / f"{folder.name}-corpus"
     remove_earlier(folder, corpus)
@@ -70,7 +70,7 @@ def run_demo(folder: Path, reporter: Reporter, progress: Callable[[str, int], No
     recipe = Recipe.from_tables(merge({"data": data.to_table()}, SETTINGS), "the demo's recipe")
     yield f"learning to pronounce English in {folder}"
     began = time.monotonic()
-    train(recipe, folder, reporter=reporter, progress=progress)
+    train(recipe, folder, reporter=reporter)
     seconds = time.monotonic() - began
     translator = load_translator(folder)
     test = read_test_set(None, (), str(corpus / "test.tsv"))

@@ -82,9 +82,7 @@ class PronounOptions:
         return self.folder if seed == self.seed else self.beside("seeds") / f"seed-{seed}"
 
 
-def run_pronoun(
-    options: PronounOptions, reporter: Reporter, progress: Callable[[str, int], None] | None = None
-) -> Iterator[str]:
+def run_pronoun(options: PronounOptions, reporter: Reporter) -> Iterator[str]:
     """Train, test and take apart; yield lines to print. Replaces an earlier demo in the folder.
 
     A run that is finished already, with the same settings, is not trained again.
@@ -99,7 +97,7 @@ def run_pronoun(
         yield f"learning to translate “it” into {LANGUAGES[language]} in {folder}"
         write_corpus(options.corpus, language, sizes)
     scenes = draw_scenes("test", sizes.test, language, lambda scene: scene.is_held_out)
-    report = _examined(options, options.seed, scenes, reporter, progress)
+    report = _examined(options, options.seed, scenes, reporter)
     translator = load_translator(folder)
     yield from _sentences(translator, language)
     yield from _accuracy(report, scenes, language)
@@ -109,7 +107,7 @@ def run_pronoun(
     if options.seeds > 1:
         reports = []
         for seed in range(1, options.seeds + 1):
-            reports.append(report if seed == options.seed else _examined(options, seed, scenes, Silent(), None))
+            reports.append(report if seed == options.seed else _examined(options, seed, scenes, Silent()))
             yield _seed_line(reports[-1])
         yield from _shares(reports)
     curves: list[LengthCurve] = []
@@ -129,20 +127,14 @@ def run_pronoun(
         yield f"  {program} demo pronoun --seeds 10 --compare"
 
 
-def _examined(
-    options: PronounOptions,
-    seed: int,
-    scenes: Sequence[Scene],
-    reporter: Reporter,
-    progress: Callable[[str, int], None] | None,
-) -> PronounReport:
+def _examined(options: PronounOptions, seed: int, scenes: Sequence[Scene], reporter: Reporter) -> PronounReport:
     """Train one seed and examine it, or read what was found before."""
     run, sizes = options.run_of(seed), options.sizes
     model = transformer(sizes.model_dim)
     recipe = make_recipe(options.corpus, options.language, model, seed, sizes, sizes.updates)
     if is_finished(recipe, run) and (run / REPORT_FILE).is_file():
         return PronounReport.from_json(read_json(run / REPORT_FILE))
-    seconds = train_or_reuse(recipe, run, reporter, progress)
+    seconds = train_or_reuse(recipe, run, reporter)
     report = examine(load_translator(run), run, scenes, sizes.probe, options.language, (seed, seconds))
     with atomic_file(run / REPORT_FILE) as temporary:
         write_json(temporary, report.to_json())

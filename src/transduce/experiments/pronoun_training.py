@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -113,14 +112,12 @@ def make_recipe(corpus: Path, language: Language, model: Table, seed: int, sizes
     return Recipe.from_tables(tables, "the pronoun demo's recipe")
 
 
-def train_or_reuse(
-    recipe: Recipe, folder: Path, reporter: Reporter, progress: Callable[[str, int], None] | None = None
-) -> float:
+def train_or_reuse(recipe: Recipe, folder: Path, reporter: Reporter) -> float:
     """Train, unless the folder holds a finished run of the same recipe; return the seconds that training took."""
     if is_finished(recipe, folder):
         return float(read_json(folder / SECONDS_FILE)["train_seconds"])
     began = time.monotonic()
-    train(recipe, folder, reporter=reporter, progress=progress)
+    train(recipe, folder, reporter=reporter)
     seconds = round(time.monotonic() - began, 1)
     with atomic_file(folder / SECONDS_FILE) as temporary:
         write_json(temporary, {"train_seconds": seconds})

@@ -19,7 +19,7 @@ def trace_tree(subject: Subject, model: AnyTransducer) -> BeamTree:
     """Search with a trace on a twin of the model, and return the tree of all candidates."""
     request = subject.request
     if request.options.method == "sample":
-        raise SettingsError("samples are drawn one by one and have no beam tree; choose the method 'beam'")
+        raise SettingsError("sampling has no beam tree; choose the method 'beam'")
     if request.should_stop is not None:
         raise SettingsError("a beam tree does not show stop strings; leave out stop_at")
     prefix = Hypothesis(list(request.prefix), 0.0, 0.0, ended=False)

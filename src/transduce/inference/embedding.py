@@ -64,7 +64,7 @@ def pooled_vectors(
     texts: Sequence[Sequence[list[int]]],
     read: Callable[[Sequence[list[int]]], States],
     pool: str,
-    normalise: bool,
+    normalize: bool,
 ) -> NDArray[np.float32]:
     """Return one vector for each text, given as one or several rows of tokens.  -> (texts, D).
 
@@ -92,6 +92,6 @@ def pooled_vectors(
         vectors.append(total[:-1] / total[-1])
     width = model.width if not vectors else vectors[0].shape[0]
     found = torch.stack(vectors) if vectors else torch.zeros(0, width)
-    if normalise:
+    if normalize:
         found = torch.nn.functional.normalize(found, dim=-1)
     return found.numpy()

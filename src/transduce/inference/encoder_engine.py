@@ -181,7 +181,7 @@ class EncoderEngine:
         mask = self.tokenizer.mask
         return {MASK} if mask is None else {MASK, *self.tokenizer.pieces([mask])}
 
-    def embed(self, texts: Sequence[Sequence[str]], pool: str = "mean", normalise: bool = False) -> NDArray[np.float32]:
+    def embed(self, texts: Sequence[Sequence[str]], pool: str = "mean", normalize: bool = False) -> NDArray[np.float32]:
         """Return a vector for each text or pair.  -> (texts, D).
 
         mean: of all its tokens, special tokens included; first: the start token's; pooled: the model's pooler's.
@@ -192,7 +192,7 @@ class EncoderEngine:
 
         def predict(encoding: Encoding, _: Sequence[int]) -> list[NDArray[np.float32]]:
             vectors = _pooled(encoding, pool)
-            if normalise:
+            if normalize:
                 vectors = torch.nn.functional.normalize(vectors, dim=-1)
             return list(vectors.float().cpu().numpy())
 

@@ -275,18 +275,18 @@ class Generator(Inspectable, Pretrained):
         window = self.model.max_target or int(self.notes.get("block_size", DEFAULT_WINDOW))
         return score_text(self.model, self.tokenizer, pieces, window, stride or max(1, window // 2))
 
-    def embed(self, texts: Iterable[str], pool: str = "mean", normalise: bool = False) -> NDArray[np.float32]:
+    def embed(self, texts: Iterable[str], pool: str = "mean", normalize: bool = False) -> NDArray[np.float32]:
         """Return a vector for each text: the hidden states of its tokens, averaged.  -> (texts, D).
 
         `pool` may also be "last", the state of the last token, which has read all others. A text longer than the
-        model's window is read in parts. With `normalise` vectors have length 1, so that dot products are cosines.
+        model's window is read in parts. With `normalize` vectors have length 1, so that dot products are cosines.
         """
         first = self.tokenizer.end if self.prompt_start is None else self.prompt_start
         encoded = self.tokenizer.encode_batch(list(checked_texts(texts)))
         rows = [prompt_rows(tokens, first, self.model.max_target) for tokens in encoded]
         with self.engine.exclusive():
             read = decoder_states(self.model, self.tokenizer.specials)
-            return pooled_vectors(self.model, rows, read, pool, normalise)
+            return pooled_vectors(self.model, rows, read, pool, normalize)
 
     def next_tokens(self, prompt: str, top: int = 10) -> tuple[Candidate, ...]:
         """Return the likeliest tokens after a prompt with their probabilities and logits, best first.

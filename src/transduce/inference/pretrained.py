@@ -97,7 +97,7 @@ class Pretrained:
 
     @property
     def device(self) -> torch.device:
-        """Where the model computes."""
+        """Device of the model."""
         return self.contents.model.device
 
     def _facts(self) -> Mapping[str, str]:

@@ -107,14 +107,14 @@ class TextEncoder(Pretrained):
             return list(self.engine.answer([_question(text) for text in texts]))
         if self.head == "language":
             return [self.fill(text if isinstance(text, str) else " ".join(text)) for text in texts]
-        raise SettingsError("this text encoder has no head; take its vectors with `transduce embed`")
+        raise SettingsError("this text encoder has no head to predict with; compute vectors with `transduce embed`")
 
-    def embed(self, texts: Sequence[Text], pool: str = "mean", normalise: bool = False) -> NDArray[np.float32]:
+    def embed(self, texts: Sequence[Text], pool: str = "mean", normalize: bool = False) -> NDArray[np.float32]:
         """Return a vector for each text or pair.  -> (texts, D).
 
         mean: of all tokens; first: the start token's; pooled: the output of the model's pooler.
         """
-        return self.engine.embed([self._several(text) for text in _checked(texts)], pool, normalise)
+        return self.engine.embed([self._several(text) for text in _checked(texts)], pool, normalize)
 
     def fill(self, text: str, top: int = 5) -> list[list[MaskFill]]:
         """Return the candidates for every `<mask>` of a text, the likeliest first."""

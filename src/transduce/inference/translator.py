@@ -278,11 +278,11 @@ class Translator(InspectableTranslator, Pretrained):
             elif found is not None:
                 yield written, found
 
-    def embed(self, texts: Iterable[str], pool: str = "mean", normalise: bool = False) -> NDArray[np.float32]:
+    def embed(self, texts: Iterable[str], pool: str = "mean", normalize: bool = False) -> NDArray[np.float32]:
         """Return a vector for each source text: the encoder's output for all its tokens, averaged.  -> (texts, D).
 
         A text longer than the model reads at once is encoded in parts. `pool` may also be "last", the end token's
-        vector; with `normalise` vectors have length 1, so that dot products are cosines.
+        vector; with `normalize` vectors have length 1, so that dot products are cosines.
         """
         check_single(self.model)
         sentences = [
@@ -291,7 +291,7 @@ class Translator(InspectableTranslator, Pretrained):
         rows = [[segment.source for segment in several] for several in self._segmenter.segments(sentences)]
         with self.engine.exclusive():
             read = encoder_states(self.model, self.source.specials)
-            return pooled_vectors(self.model, [several or [[]] for several in rows], read, pool, normalise)
+            return pooled_vectors(self.model, [several or [[]] for several in rows], read, pool, normalize)
 
     def use(self, engine: EngineName, quantization: Quantization = "float32") -> None:
         """Select the engine: `torch`, `ctranslate2`, or `auto` for CTranslate2 where it supports the model.

@@ -62,7 +62,7 @@ def input_embeddings(model: AnyTransducer, forced: ForcedDecoding) -> InputEmbed
         embed, positions = model.embedding, model.positions
         tokens, pieces = forced.read_tokens, forced.read_pieces
     else:
-        raise SettingsError("embeddings are shown of a transformer or a gpt; this model is neither")
+        raise SettingsError("embeddings can be shown for a transformer or a gpt; this model is neither")
     vector_ND = embed(torch.tensor(tokens, device=model.device)).float().cpu().numpy()
     added_ND = positions.first(len(tokens)).float().expand(len(tokens), -1).cpu().numpy()
     return InputEmbeddings(pieces, tokens, vector_ND, added_ND if added_ND.shape == vector_ND.shape else None)

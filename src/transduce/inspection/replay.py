@@ -127,7 +127,7 @@ def decoding_steps(
 ) -> list[DecodingStep]:
     """Return the steps of hidden vectors (T D); `followed` are the tokens that came next, as far as there are any."""
     if top < 1:
-        raise SettingsError(f"the {top} likeliest tokens cannot be shown; request at least 1")
+        raise SettingsError(f"top = {top} is invalid; request at least 1 token")
     steps: list[DecodingStep] = []
     for start in range(0, len(hidden), CHUNK):
         with torch.no_grad():

@@ -60,7 +60,7 @@ def clean_corpus(
                     removed.write(json.dumps(pair.to_json(), ensure_ascii=False) + "\n")
         table = report.to_table(outcome.size, outcome.notes)
     if unused:
-        table["notes"] += [f"{count:,} units of the files are no pairs ({reason})" for reason, count in unused.items()]
+        table["notes"] += [f"{count:,} units of the files are not pairs ({reason})" for reason, count in unused.items()]
     if not table["kept"]:
         raise DataError(
             f"{corpora[0].name}: no pair is left after cleaning; see what was removed with `transduce clean`"

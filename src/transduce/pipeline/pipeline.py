@@ -197,7 +197,7 @@ class Pipeline:
             for reason in reasons:
                 self.observer.chosen(reason)
         with self.observer.reporting() as reporter:
-            train(recipe, run, resume=resume, reporter=reporter, progress=self.observer.progress)
+            train(recipe, run, resume=resume, reporter=reporter)
 
     # The small form, and the comparison.
 

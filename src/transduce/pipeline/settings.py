@@ -108,15 +108,15 @@ class BackTranslation(Config):
     """How target text is translated back into the source language."""
 
     method: Literal["beam", "greedy", "sample"] = "beam"
-    """Search; sampling gives more varied sources, which help where there are many pairs (Edunov et al. 2018)."""
+    """Search method; sampling gives more varied sources, which help where there are many pairs (Edunov et al. 2018)."""
     beam_size: int = pydantic.Field(default=4, ge=1, le=256)
-    """Beam size of beam search."""
+    """Beam size."""
     temperature: float = pydantic.Field(default=1.0, gt=0, le=100)
-    """Temperature of sampling."""
+    """Sampling temperature."""
     top_k: int = pydantic.Field(default=0, ge=0)
-    """Sample among the most probable tokens only; 0 for all."""
+    """Sample from the k most probable tokens only; 0 for all."""
     seed: int = pydantic.Field(default=1, ge=0)
-    """Seed of sampling."""
+    """Random seed of the samples."""
     tag: str = TAG
     """Word before each translated source; empty for none."""
 
@@ -141,7 +141,7 @@ class Distillation(Config):
     """best: the best translation of each source; n_best: all of the n best; interpolated: the one of the n best that is
     nearest to the reference by chrF."""
     n_best: int = pydantic.Field(default=4, ge=1, le=64)
-    """Translations of each source that are compared or taken."""
+    """Number of translations per source to compare or take."""
     beam_size: int = pydantic.Field(default=4, ge=1, le=256)
     """Beam size of the teacher."""
     originals: bool = True
@@ -169,9 +169,9 @@ class Compression(Config):
     """int8 weights and a shortlist of likely target tokens for each source token."""
 
     per_token: int = pydantic.Field(default=PER_TOKEN, ge=1)
-    """Candidates for each source token."""
+    """Candidates per source token."""
     frequent: int = pydantic.Field(default=FREQUENT, ge=0)
-    """Frequent tokens that are always candidates."""
+    """Number of frequent tokens that are always candidates."""
 
 
 class Evaluation(Config):
@@ -180,7 +180,7 @@ class Evaluation(Config):
     tokenize: str = "13a"
     """sacreBLEU's tokenizer, or none."""
     samples: int = pydantic.Field(default=SAMPLES, ge=1, le=1_000_000)
-    """Bootstrap samples of the intervals."""
+    """Bootstrap samples of the confidence intervals."""
 
 
 STAGES = (
@@ -195,6 +195,7 @@ class PipelineConfig(Config):
     """A pipeline; every table but [data] may be left out."""
 
     data: PipelineData
+    """The corpora."""
     skip: tuple[str, ...] = pydantic.Field(default=(), strict=False)
     """Stages to leave out: clean, back-translate, distil, augment, compress."""
     clean: CleaningConfig = CleaningConfig()
@@ -202,23 +203,23 @@ class PipelineConfig(Config):
     teacher: TrainingStage = TrainingStage()
     """The large model."""
     reverse: TrainingStage = TrainingStage()
-    """The model of the other direction, which translates back."""
+    """The model of the opposite direction, for back-translation."""
     back_translation: BackTranslation = BackTranslation()
-    """How it translates."""
+    """How the reverse model translates the monolingual text."""
     mix: Mix = Mix()
     """The teacher, trained further on true and back-translated pairs."""
     finish: TuningStage = TuningStage()
-    """The same, trained further on the true pairs alone."""
+    """The mix model, trained further on the true pairs alone."""
     distillation: Distillation = Distillation()
-    """The corpus of the student."""
+    """The training corpus of the student."""
     augmentation: AugmentationConfig | None = None
     """Variants of the distilled pairs; none without this table."""
     student: Student = Student()
     """The small model."""
     compression: Compression = Compression()
-    """Its fast form."""
+    """The student in int8, with a shortlist."""
     evaluation: Evaluation = Evaluation()
-    """The table of results."""
+    """How the models are compared."""
 
     @pydantic.field_validator("skip")
     @classmethod

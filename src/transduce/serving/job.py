@@ -28,7 +28,7 @@ class TranslateJob(Config):
     prefix: str | None = None
     """What every translation begins with."""
     forbid: list[str] = Field(default_factory=list)
-    """Words that are not written."""
+    """Words that are never generated."""
     terms: dict[str, str] = Field(default_factory=dict)
     """Glossary: words of the source and how they are translated."""
     placeholders: bool = False
@@ -65,7 +65,7 @@ class EmbedJob(Config):
     kind: Literal["embed"] = "embed"
     texts: list[str | list[str]]
     pool: Literal["mean", "first", "pooled"] = "mean"
-    normalise: bool = False
+    normalize: bool = False
 
 
 View = Literal[

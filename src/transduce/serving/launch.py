@@ -249,7 +249,7 @@ def _instructions(settings: LaunchSettings, port: int, info: ModelInfo | None, s
     address = _address(settings, port)
     studio = f"; studio: {address}/" if settings.studio else ""
     ready = f"ready after {seconds:.1f} s: {address} (documentation: {address}/docs{studio})"
-    stop = "stop with Ctrl-C; requests that run are finished"
+    stop = "stop with Ctrl-C; running requests are finished first"
     if info is None:
         return [ready, "no run has a model yet; their training is shown", stop]
     path, example = EXAMPLES[info.task]

@@ -218,7 +218,7 @@ class ProcessBackend:
                 return
         except (ValueError, KeyError, TypeError):
             await _end(process)
-            raise LoadError("its process sent something that is no message", 1) from None
+            raise LoadError("its process sent an invalid message", 1) from None
         await process.wait()
         reason = f"its process ended with code {process.returncode}" if message is None else message["failed"]
         raise LoadError(reason, 1 if message is None else message["exit_code"])

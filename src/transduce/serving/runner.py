@@ -185,7 +185,7 @@ class EncoderWork:
     tokens: int
     pool: str | None = None
     """How its vector is computed; None for the head's prediction."""
-    normalise: bool = False
+    normalize: bool = False
 
 
 class EncoderRunner(Runner):
@@ -196,7 +196,7 @@ class EncoderRunner(Runner):
         self._scheduler: WindowScheduler[EncoderWork] = WindowScheduler(
             self._compute,
             cost=lambda work: work.tokens,
-            kind=lambda work: (work.pool, work.normalise),
+            kind=lambda work: (work.pool, work.normalize),
             tokens=lambda work, _: (work.tokens, 0),
             capacity=capacity,
         )
@@ -205,8 +205,8 @@ class EncoderRunner(Runner):
 
     def _run(self, job: Job) -> Result:
         assert isinstance(job, PredictJob | EmbedJob)
-        pool, normalise = (job.pool, job.normalise) if isinstance(job, EmbedJob) else (None, False)
-        works = [EncoderWork(text, self._tokens(text), pool, normalise) for text in job.texts]
+        pool, normalize = (job.pool, job.normalize) if isinstance(job, EmbedJob) else (None, False)
+        works = [EncoderWork(text, self._tokens(text), pool, normalize) for text in job.texts]
         found, tokens = results_of(self._scheduler, works), sum(work.tokens for work in works)
         if isinstance(job, PredictJob):
             return {"predictions": found, "tokens": tokens}
@@ -221,7 +221,7 @@ class EncoderRunner(Runner):
         texts, first = [work.text for work in works], works[0]
         if first.pool is None:
             return [as_json(one) for one in self._encoder.predict(texts)]
-        return list(self._encoder.embed(texts, first.pool, first.normalise))
+        return list(self._encoder.embed(texts, first.pool, first.normalize))
 
 
 def _tokens(request: Request, found: Sequence[Hypothesis]) -> tuple[int, int]:

@@ -28,7 +28,7 @@ class Service:
             found = self.backends.get(model)
             if found is None or found.info.task != task:
                 names = ", ".join(backend.info.name for backend in self.of_task(task)) or "none"
-                raise JobError("invalid", f"no model for this is called '{model}'; there is: {names}")
+                raise JobError("invalid", f"no model '{model}' for this request; available: {names}")
             return found
         several = self.of_task(task)
         if not several:

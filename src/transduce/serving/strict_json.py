@@ -82,4 +82,4 @@ def _check_text(data: bytes, value: Any) -> None:
     try:
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
-        raise JsonError("a string has half of a surrogate pair, which is no character") from None
+        raise JsonError("a string has a lone surrogate, which is not a character") from None

@@ -141,17 +141,18 @@ def _hub_errors(name: str, revision: str | None, done: str = "downloaded") -> It
         raise MissingInput(f"{name}: needs permission; accept its terms on {hub}, then run `hf auth login`") from None
     except errors.RepositoryNotFoundError:
         raise MissingInput(
-            f"{name}: is no folder here and no model on {hub}; check the name, or run `hf auth login` if it is private"
+            f"{name}: is neither a local folder nor a model on {hub}; check the name, or run `hf auth login` if it is "
+            "private"
         ) from None
     except errors.RevisionNotFoundError:
         raise MissingInput(f"{name}: has no revision '{revision}' on {hub}; check its branches and tags") from None
     except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled):
         why = "HF_HUB_OFFLINE is set" if constants.is_offline_mode() else f"{hub} cannot be reached"
         raise MissingInput(
-            f"{name}: is no folder here, and is not in the download cache, while {why}; connect, or give a folder"
+            f"{name}: is neither a local folder nor in the download cache, and {why}; connect, or give a folder"
         ) from None
     except errors.HFValidationError as error:
-        raise MissingInput(f"{name}: is no folder here and no name of a model ({one_line(error)})") from None
+        raise MissingInput(f"{name}: is neither a local folder nor the name of a model ({one_line(error)})") from None
     except TransduceError:
         raise
     except errors.HfHubHTTPError.__bases__ as error:  # type: ignore[misc]  # of the HTTP client, and OSError

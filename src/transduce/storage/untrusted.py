@@ -169,7 +169,7 @@ class SafetensorsHeader:
         try:
             header = json.loads(self._header, object_pairs_hook=list)
         except (ValueError, RecursionError):
-            raise self._fault("its header is no JSON") from None
+            raise self._fault("its header is not JSON") from None
         if not _is_object(header):
             raise self._fault("its header lists no tensors")
         for name, entry in header:

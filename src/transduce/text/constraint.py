@@ -31,7 +31,7 @@ class Constraints:
     prefixes: Iterable[str] | str = ()
     """What translations begin with: one prefix for each line, empty for none, or one string for all lines."""
     forbid: Sequence[str] = ()
-    """Words that are not written."""
+    """Words that are never generated."""
     terms: Mapping[str, str] = field(default_factory=dict)
     """Words of the source and how they are translated."""
     require: Sequence[str] = ()

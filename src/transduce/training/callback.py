@@ -32,6 +32,9 @@ class Callbacks:
         self.stop_reason: str | None = None
         """Why training has to stop, if a callback raised `StopTraining`."""
 
+    def preparing(self, stage: str, count: int) -> None:
+        self._each(lambda one: one.preparing(stage, count))
+
     def begin(self, plan: Plan) -> None:
         self._each(lambda one: one.begin(plan))
 
@@ -55,11 +58,11 @@ class Callbacks:
                 self.stop_reason = str(stop) or type(one).__name__
 
 
-METHODS = ("begin", "step", "validation", "warn", "end")
+METHODS = ("preparing", "begin", "step", "validation", "warn", "end")
 
 
 def check_callbacks(callbacks: Any) -> list[Reporter]:
-    """Return the callbacks of a list; what has not their methods is a `TypeError`, before anything is trained."""
+    """Return the callbacks of a list; raise a `TypeError` for one that lacks a method, before anything is trained."""
     if isinstance(callbacks, Callback) or not isinstance(callbacks, Sequence):
         raise TypeError(f"callbacks must be a list of callbacks, not {type(callbacks).__name__}; write callbacks=[…]")
     for one in callbacks:

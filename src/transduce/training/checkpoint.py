@@ -177,7 +177,7 @@ class Checkpoints(SavedCheckpoints):
         try:
             put_optimizer_tensors(model, optimizer, moments)
         except ValueError as error:
-            raise ModelFolderError(f"{folder / OPTIMIZER}: {error}; it is of another optimizer") from None
+            raise ModelFolderError(f"{folder / OPTIMIZER}: {error}; it was saved by another optimizer") from None
         if ema is not None:
             average = load_weights(folder / AVERAGE)
             _check_tensors(average, mine, folder / AVERAGE)

@@ -98,8 +98,8 @@ def _check_pictures(side: int, corpus: Prepared) -> None:
         wrong = (lengths != side * side).nonzero()[0].tolist()
         if wrong:
             raise SettingsError(
-                f"pair {wrong[0] + 1:,} of those kept of the {name} corpus, {brief(store.text(wrong[0])[0])}, has a "
-                f"source of {lengths[wrong[0]]:,} tokens, but the model reads pictures of {side} × {side} = "
-                f"{side * side:,} pixels, a token for each ({len(wrong):,} pairs are no such pictures): fix or remove "
-                "the pair, or set model.side, and tokenizer.source_kind = 'character'"
+                f"kept pair {wrong[0] + 1:,} of the {name} corpus, {brief(store.text(wrong[0])[0])}, has a source of "
+                f"{lengths[wrong[0]]:,} tokens, but the model needs pictures of {side} × {side} = {side * side:,} "
+                f"pixels, one token each ({len(wrong):,} such pairs): fix or remove the pair, or set model.side, and "
+                "tokenizer.source_kind = 'character'"
             )

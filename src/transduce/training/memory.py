@@ -166,10 +166,9 @@ def expected_peak(train_step: TrainStep, largest_batch: Callable[[int], Batch], 
     held = bool(train_step.optimizer.state)  # allocated already
     moments = 0 if held else FLOAT_BYTES * state_values(train_step.model, train_step.optimizer)
     step = FLOAT_BYTES * step_values(train_step.optimizer)
-    aside = (
-        sum(size for size, _ in parts) if train_step.config.ema_decay else 0
-    )  # a copy of the weights while the average is in their place
-    return before + max(len(train_step.workers.models) * max(0, one - gradients), step) + gradients + moments + aside
+    # a copy of the weights is kept while the moving average is in their place
+    copied = sum(size for size, _ in parts) if train_step.config.ema_decay else 0
+    return before + max(len(train_step.workers.models) * max(0, one - gradients), step) + gradients + moments + copied
 
 
 def _forget_trials(device: torch.device) -> None:

@@ -102,6 +102,7 @@ class Validation:
 class Reporter(Protocol):
     """Follows a run."""
 
+    def preparing(self, stage: str, count: int) -> None: ...
     def begin(self, plan: Plan) -> None: ...
     def step(self, step: Step) -> None: ...
     def validation(self, validation: Validation) -> None: ...
@@ -115,6 +116,9 @@ class Callback:
     Every method may raise `StopTraining`. Any other exception ends the run with that exception; it can be resumed from
     its last checkpoint. With several processes, only the first one calls callbacks.
     """
+
+    def preparing(self, stage: str, count: int) -> None:
+        """Called while the corpus is prepared: what is being done, and how many lines or pairs it has done."""
 
     def begin(self, plan: Plan) -> None:
         """Called before the first update: the sizes of the model and of the corpus, and the number of updates."""

@@ -1,6 +1,6 @@
 """The numbers of a run for tools that draw them: TensorBoard (extra `tensorboard`), Weights & Biases (extra `wandb`).
 
-Both are reporters beside the one that prints; the journal remains the record of the run. TensorBoard's files are
+Both are callbacks of a run; the journal remains the record of the run. TensorBoard's files are
 written by tensorboardX, which needs no server: tensorboard itself is for whoever looks at them.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 
 from transduce.config import Table, write_toml
 from transduce.errors import SettingsError
-from transduce.training.reporter import Plan, Reporter, Silent, Step, Validation
+from transduce.training.reporter import Plan, Silent, Step, Validation
 
 PROJECT = "transduce"
 """W&B's project, unless the variable WANDB_PROJECT names another."""
@@ -122,41 +122,14 @@ class WeightsAndBiases(Tracker):
 TRACKERS: dict[str, type[Tracker]] = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}
 
 
-class Reporters:
-    """Several reporters as one."""
-
-    def __init__(self, *reporters: Reporter) -> None:
-        self._all = reporters
-
-    def begin(self, plan: Plan) -> None:
-        for reporter in self._all:
-            reporter.begin(plan)
-
-    def step(self, step: Step) -> None:
-        for reporter in self._all:
-            reporter.step(step)
-
-    def validation(self, validation: Validation) -> None:
-        for reporter in self._all:
-            reporter.validation(validation)
-
-    def warn(self, message: str) -> None:
-        for reporter in self._all:
-            reporter.warn(message)
-
-    def end(self, message: str) -> None:
-        for reporter in self._all:
-            reporter.end(message)
-
-
 @contextlib.contextmanager
-def tracked(reporter: Reporter, names: Sequence[str], folder: Path, tables: Table) -> Iterator[Reporter]:
-    """Return a reporter that also reports to trackers, and close them afterwards."""
+def open_trackers(names: Sequence[str], folder: Path, tables: Table) -> Iterator[list[Tracker]]:
+    """Return trackers, which are callbacks of a run, and close them afterwards."""
     with contextlib.ExitStack() as stack:
         trackers = [TRACKERS[name](folder, tables) for name in dict.fromkeys(names)]
         for tracker in trackers:
             stack.callback(tracker.close)
-        yield Reporters(reporter, *trackers) if trackers else reporter
+        yield trackers
 
 
 def _library(name: str, extra: str) -> Any:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from transduce.cli.progress import LiveDisplay, Speed
+from transduce.cli.progress import LiveDisplay, PreparationProgress, Speed
 from transduce.training.reporter import Step
 
 
@@ -27,7 +27,7 @@ def test_time_left_counts_what_comes_between_updates(monkeypatch: pytest.MonkeyP
 def test_a_loss_that_is_not_a_number_is_forgotten() -> None:
     shown = io.StringIO()
     console = Console(file=shown, force_terminal=True, width=120)
-    display = LiveDisplay(console)
+    display = LiveDisplay(console, PreparationProgress())
     for update, loss in enumerate((math.nan, 3.0, math.nan, 2.0), start=1):
         display.step(Step(update, 0, loss, 0.001, 1.0, 100, 0.5))
         console.print(display._live.get_renderable())

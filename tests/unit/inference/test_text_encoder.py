@@ -182,7 +182,7 @@ def test_vectors_are_means_over_real_tokens(tokenizer: Tokenizer) -> None:
         np.testing.assert_allclose(vector, state.states[0].mean(dim=0).detach(), atol=1e-5)
         np.testing.assert_allclose(model.embed([text], "first")[0], state.states[0, 0].detach(), atol=1e-5)
         np.testing.assert_allclose(model.embed([text], "pooled")[0], state.pooled[0].detach(), atol=1e-5)
-    lengths = np.linalg.norm(model.embed(TEXTS, normalise=True), axis=1)
+    lengths = np.linalg.norm(model.embed(TEXTS, normalize=True), axis=1)
     np.testing.assert_allclose(lengths, 1.0, atol=1e-5)
     assert model.embed([]).shape == (0, 14)
     assert not np.allclose(model.embed([("der hund", "eine katze")]), model.embed(["der hund eine katze"]))

@@ -141,11 +141,11 @@ def test_a_text_encoder_predicts_and_embeds_in_shared_batches() -> None:
     alone = load_text_encoder(STORED / "text_encoding")
 
     def embed(text: str) -> str:
-        return str(run(runner, EmbedJob(texts=[text], normalise=True))["vectors"][0])
+        return str(run(runner, EmbedJob(texts=[text], normalize=True))["vectors"][0])
 
     with ThreadPoolExecutor(8) as pool:
         vectors = [np.frombuffer(base64.b64decode(one), "<f4") for one in pool.map(embed, TEXTS)]
-    np.testing.assert_allclose(np.stack(vectors), alone.embed(TEXTS, normalise=True), atol=1e-5)
+    np.testing.assert_allclose(np.stack(vectors), alone.embed(TEXTS, normalize=True), atol=1e-5)
     predicted = run(runner, PredictJob(texts=[*TEXTS[:3]]))["predictions"]
     labels = [as_json(one) for one in alone.predict(TEXTS[:3])]
     assert [one["label"] for one in predicted] == [one["label"] for one in labels]  # type: ignore[call-overload]

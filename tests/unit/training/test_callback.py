@@ -20,7 +20,10 @@ class Listener(transduce.Callback):
     """Remembers all calls; stops at an update."""
 
     def __init__(self, stop: int = 0) -> None:
-        self.stop, self.seen = stop, list[object]()
+        self.stop, self.seen, self.stages = stop, list[object](), list[str]()
+
+    def preparing(self, stage: str, count: int) -> None:
+        self.stages.append(stage)
 
     def begin(self, plan: Plan) -> None:
         self.seen.append(plan)
@@ -48,6 +51,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Listener]:
 
 def test_a_callback_is_told_everything_in_order(whole: tuple[Path, Listener]) -> None:
     run, listener = whole
+    assert "tokenising" in " ".join(listener.stages)
     plan, *others = [one for one in listener.seen if not isinstance(one, str)]
     assert isinstance(plan, Plan) and plan.updates == 17
     assert [one.update for one in others if isinstance(one, Step)] == list(range(1, 18))

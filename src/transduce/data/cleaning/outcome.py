@@ -23,7 +23,7 @@ REASONS = {
     "ratio": "the lengths of the sides differ too much",
     "duplicate": "the pair occurred before",
     "near_duplicate": "a nearly equal pair occurred before",
-    "misaligned": "the sides are no translations of each other",
+    "misaligned": "the sides are not translations of each other",
 }
 """Verdicts on pairs that are removed, in the order of the detectors."""
 REPAIRS = {"swapped": "swapped sides were swapped back", "realigned": "the target was taken from another line"}

@@ -17,20 +17,22 @@ class CleaningConfig(Config):
     copies: bool = True
     """Remove pairs whose sides are equal apart from case and punctuation, if they have a dozen letters or more."""
     ratio: bool = True
-    """Remove pairs whose lengths in characters differ by more than the corpus' own ratio explains."""
+    """Remove pairs whose lengths in characters differ by more than the typical ratio of the corpus explains."""
     max_deviation: float = pydantic.Field(default=6.0, ge=1)
-    """Maximum deviation from that ratio, in standard deviations that are estimated from the corpus."""
+    """Maximum deviation from that ratio, in standard deviations estimated from the corpus."""
     language: bool = True
-    """Remove pairs with a side in another language (py3langid, extra `clean`) or script, and swap swapped sides."""
+    """Remove pairs with a side in another language (py3langid, extra `clean`) or script, and
+    repair pairs whose sides are swapped."""
     duplicates: bool = True
     """Remove pairs that occurred before, apart from case, punctuation and spaces."""
     near_duplicates: bool = True
     """Remove pairs that are nearly equal to an earlier one (MinHash)."""
     similarity: float = pydantic.Field(default=0.85, ge=0.5, le=1)
-    """Minimum fraction of common trigrams of characters, of both sides together, of nearly equal pairs."""
+    """Minimum similarity of near-duplicates: fraction of shared character trigrams, over both sides."""
     misaligned: bool = True
-    """Remove pairs that are no translations of each other, by which words translate which in the rest of the corpus."""
+    """Remove pairs whose sides are not translations of each other, judged by which words translate which in the rest of
+    the corpus."""
     repair: bool = True
-    """Pair lines again where a target was shifted by some lines, and swap sides that were swapped."""
+    """Realign targets that are shifted by some lines, and swap sides that are swapped."""
     max_shift: int = pydantic.Field(default=4, ge=1, le=20)
-    """Maximum lines that a target may be shifted by."""
+    """Maximum shift of a target, in lines."""

@@ -123,7 +123,7 @@ class BlockFolder:
         except (KeyError, TypeError, ValueError, AttributeError):
             raise DataError(f"{path}: is damaged; {advice}") from None
         if (found.block, found.job, found.lines) != (number, self.job, self.blocks[number].lines):
-            raise DataError(f"{path}: is of another block or another translation; {advice}")
+            raise DataError(f"{path}: belongs to another block or translation; {advice}")
         if (size := self.file(number).stat().st_size) != found.size:
             raise DataError(f"{self.file(number)}: has {size:,} bytes instead of {found.size:,}; {advice}")
         return found

@@ -113,8 +113,8 @@ class _Dispatch:
             self._losses[block] += 1
             if self._losses[block] > MAX_LOSSES:
                 raise TransduceError(
-                    f"block {block} ended {self._losses[block]} workers, the last one so: {event.message}; translate "
-                    "it with --shard to see why"
+                    f"block {block} crashed {self._losses[block]} workers, last with: {event.message}; translate it "
+                    "with --shard to see why"
                 )
             self._blocks.appendleft(block)
         elif event.worker in self._starting:

@@ -261,12 +261,7 @@ def _parallelism(
         parallelism = requested_parallelism(ctranslate2, options.workers, options.threads)
     elif before is not None and same_machine:
         parallelism = before  # the same windows and batches, so bit-identical translations
-    elif (  # trials have no prefixes, languages or image files
-        options.constraints.has_prefixes
-        or options.has_languages
-        or job.translator.images is not None
-        or not is_file(path)
-    ):
+    elif not (job.can_calibrate and is_file(path)):
         parallelism = job_default(ctranslate2)
     else:
         sample = source.sample(MAX_SAMPLE)

@@ -27,7 +27,7 @@ class SearchOptions(Config):
     section 6.1."""
 
     method: Literal["greedy", "beam", "sample"] = "beam"
-    """Take the likeliest token at each step, keep several hypotheses (beam search), or sample each token."""
+    """Take the most probable token at each step, keep several hypotheses (beam search), or sample each token."""
     beam_size: Annotated[int, Field(ge=1, le=256)] = 4
     """Hypotheses that beam search keeps at each step."""
     n_best: Annotated[int, Field(ge=1, le=256)] = 1
@@ -50,29 +50,29 @@ class SearchOptions(Config):
     diversity_penalty: Annotated[float, Field(ge=0.0, le=100.0)] = 0.5
     """Subtracted from the score of a token for each hypothesis of an earlier group that chose it at this step."""
     max_length: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    """Maximum number of tokens to write, not counting a prefix; default: the source length plus max_extra."""
+    """Maximum number of tokens to generate, not counting a prefix; default: the source length plus max_extra."""
     max_extra: Annotated[int, Field(ge=0, le=1_000_000)] = 50
     """Maximum number of tokens beyond the source length (the paper's rule: input length + 50)."""
     min_length: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     """Minimum number of tokens; the end token is not allowed before."""
     repetition_penalty: Annotated[float, Field(gt=0.0, le=100.0)] = 1.0
-    """Divides the logit of every token that was written before, or multiplies it if it is negative (Keskar et al.
+    """Divides the logit of every token that was generated before, or multiplies it if it is negative (Keskar et al.
     2019); 1 has no effect."""
     presence_penalty: Penalty = 0.0
-    """Subtracted from the logit of every token that was written before."""
+    """Subtracted from the logit of every token that was generated before."""
     frequency_penalty: Penalty = 0.0
-    """Subtracted from the logit of a token for each time it was written."""
+    """Subtracted from the logit of a token for each time it was generated before."""
     no_repeat_ngram_size: Annotated[int, Field(ge=0, le=1000)] = 0
-    """No n-gram of this size is written twice; 0 turns the rule off. This rule and the penalties see the tokens that
+    """No n-gram of this size is generated twice; 0 turns the rule off. This rule and the penalties see the tokens that
     the model sees: of a text longer than a language model's window, the end of it."""
     temperature: Annotated[float, Field(gt=0.0, le=100.0)] = 1.0
     """Sampling temperature: below 1 likely tokens are drawn more often, above 1 less often."""
     top_k: Annotated[int, Field(ge=0, le=10_000_000)] = 0
-    """Sample from the k likeliest tokens only; 0 for all."""
+    """Sample from the k most probable tokens only; 0 for all."""
     top_p: Share = 1.0
-    """Sample from the smallest set of likeliest tokens with this total probability (Holtzman et al. 2020)."""
+    """Sample from the smallest set of most probable tokens with this total probability (Holtzman et al. 2020)."""
     min_p: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
-    """Sample from tokens with at least this fraction of the likeliest token's probability (Nguyen et al. 2024)."""
+    """Sample from tokens with at least this fraction of the most probable token's probability (Nguyen et al. 2024)."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
     """Makes samples repeatable: the same source and seed give the same samples, whatever else is in the batch."""
 
@@ -181,13 +181,13 @@ class Request:
     prefix: Sequence[int] = ()
     """Tokens that every hypothesis begins with."""
     forbidden: Sequence[Sequence[int]] = ()
-    """Phrases (token sequences) that are not written."""
+    """Phrases (token sequences) that are never generated."""
     required: Sequence[Sequence[int]] = ()
-    """Phrases that must be written; needs beam search."""
+    """Phrases that must be generated; needs beam search."""
     should_stop: Callable[[Sequence[int]], bool] | None = None
     """Whether a hypothesis ends here, by its tokens so far: after a stop string, for example."""
     shortlist: Sequence[int] | NDArray[np.int64] | None = None
-    """The only tokens that may be written besides the prefix, each once; the end token is always allowed. None for
+    """The only tokens that may be generated besides the prefix, each once; the end token is always allowed. None for
     all."""
     first: int | None = None
     """For a language model: the first token, in place of the start token. The prefix is then a prompt, which is read

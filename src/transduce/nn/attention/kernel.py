@@ -135,7 +135,7 @@ class RowPast:
     layers: list[LayerPast]
     lengths: Tensor
     """(S), number of past tokens of each sentence's rows."""
-    reading: Tensor
+    new_lengths: Tensor
     """(S), number of new tokens of each sentence's rows."""
     longest: int
     """Maximum of `lengths`, known without a device synchronisation."""
@@ -153,7 +153,7 @@ class RowPast:
 
     def reserve(self, extra: int, lengths: Tensor | None = None) -> None:
         """Announce `extra` new tokens, of which each sentence takes `lengths`, or all."""
-        self.reading = torch.full_like(self.lengths, extra) if lengths is None else lengths
+        self.new_lengths = torch.full_like(self.lengths, extra) if lengths is None else lengths
 
     def allowed(self, length: int) -> None:
         """Return None: kernels apply their own mask."""
@@ -229,7 +229,7 @@ class KernelAttention(MultiHeadAttention):
         if past.longest == 0 and query.shape[2] > 1:  # a prompt is processed at once
             keys, values = self._each_head(key), self._each_head(value)
             mixed_RHTV = self.kernel(query, keys, values, None, True, self.dropout)
-            past.layers[layer] = self.kernel.remember(query, key, value, past.reading.repeat_interleave(width))
+            past.layers[layer] = self.kernel.remember(query, key, value, past.new_lengths.repeat_interleave(width))
         else:
             mixed_RHTV = self._one_by_one(query, key, value, past, layer)
         by_sentence = torch.unflatten(mixed_RHTV, 0, (-1, width)).permute(0, 2, 3, 1, 4).flatten(2, 3)
@@ -237,11 +237,11 @@ class KernelAttention(MultiHeadAttention):
 
     def _one_by_one(self, query: Tensor, key: Tensor, value: Tensor, past: RowPast, layer: int) -> Tensor:
         """Process the new tokens one at a time.  (R H T K), (R G T K), (R G T V) -> (R H T V)."""
-        position_R, reading_R = (each.repeat_interleave(past.width) for each in (past.lengths, past.reading))
+        position_R, new_R = (each.repeat_interleave(past.width) for each in (past.lengths, past.new_lengths))
         kept, mixed = past.layers[layer], []
         for time in range(query.shape[2]):
             vectors = query[:, :, time], key[:, :, time], value[:, :, time]
-            is_read_R = reading_R > time
+            is_read_R = new_R > time
             new = NewToken(*vectors, position_R + time * is_read_R, is_read_R, past.longest + time)
             mixed_RHV, kept = self.kernel.step(new, kept)
             mixed.append(mixed_RHV)

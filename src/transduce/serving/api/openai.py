@@ -118,7 +118,7 @@ class _Endpoints:
         asked = parse(EmbeddingRequest, table, self.limits)
         check_texts(asked.texts, self.limits, "input")
         backend = self._find(asked.model, "text_encoding")
-        result = await run_job(request, self.service, backend, EmbedJob(texts=list(asked.texts), normalise=True))
+        result = await run_job(request, self.service, backend, EmbedJob(texts=list(asked.texts), normalize=True))
         if asked.dimensions not in (None, result["dimensions"]):
             raise RequestError(400, f"dimensions must be the model's own, {result['dimensions']}", "dimensions")
         encoded: list[str] = result["vectors"]
@@ -146,7 +146,7 @@ class _Endpoints:
             raise RequestError(404, f"there is no model '{name[:80]}'; GET /v1/models lists the models", "model")
         if tasks and backend.info.task not in tasks:
             task = backend.info.task.replace("_", " ")
-            raise RequestError(400, f"the model '{name}' is for {task}; this route is not", "model")
+            raise RequestError(400, f"the model '{name}' is for {task}; use its own route, see /docs", "model")
         return backend
 
     def _model(self, name: str) -> Table:
@@ -165,7 +165,7 @@ def _languages(backend: Backend, asked: ChatRequest) -> tuple[str | None, str | 
         if wanted is not None and len(codes) != 1:
             choices = ", ".join(codes or known) or "nothing: the model does not state its languages"
             raise RequestError(
-                400, f"{parameter} '{wanted[:40]}' is no language of '{info.name}'; choose from {choices}", parameter
+                400, f"{parameter} '{wanted[:40]}' is not a language of '{info.name}'; choose from {choices}", parameter
             )
         found.append(None if not codes or codes[0] == default else codes[0])
     return found[0], found[1]

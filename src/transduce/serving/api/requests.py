@@ -32,7 +32,7 @@ class TranslateRequest(SearchParameters):
     glossary: dict[str, str] = Field(default_factory=dict)
     """Words of the source and how they are translated; needs beam search."""
     forbid: list[str] = Field(default_factory=list)
-    """Words that are not written."""
+    """Words that are never generated."""
     placeholders: bool = False
     """Whether {names}, %s, <tags> and URLs are copied unchanged."""
     stop: list[str] = Field(default_factory=list)
@@ -52,7 +52,7 @@ class GenerateRequest(SearchParameters):
     """One prompt or several."""
     model: Name | None = None
     forbid: list[str] = Field(default_factory=list)
-    """Words that are not written."""
+    """Words that are never generated."""
     stop: list[str] = Field(default_factory=list)
     """Continuations end before any of these texts."""
     stream: bool = False
@@ -75,7 +75,7 @@ class EmbedRequest(Config):
     model: Name | None = None
     pool: Literal["mean", "first", "pooled"] = "mean"
     """What the vector is: the mean of the token vectors, the first one, or the encoder's pooled output."""
-    normalise: bool = False
+    normalize: bool = False
     """Whether vectors are scaled to length 1."""
     encoding: Literal["float", "base64"] = "float"
     """Numbers, or base64 of little-endian 32-bit floats."""

@@ -100,7 +100,7 @@ def _routes(service: Service) -> list[Route]:
         """Compute a vector for each text with a text encoder."""
         asked = parse(EmbedRequest, without_null(await read_json(request, limits)), limits)
         backend = service.find("text_encoding", asked.model)
-        job = EmbedJob(texts=as_inputs(asked.text, limits), pool=asked.pool, normalise=asked.normalise)
+        job = EmbedJob(texts=as_inputs(asked.text, limits), pool=asked.pool, normalize=asked.normalize)
         result = await run_job(request, service, backend, job)
         return await json_response(request, embed_response(backend.info.name, result, asked.encoding))
 

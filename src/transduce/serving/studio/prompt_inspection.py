@@ -11,7 +11,6 @@ from transduce.inference.generator import Generator as TextGenerator
 from transduce.inference.search.options import Hypothesis
 from transduce.inference.subject import Subject
 from transduce.inspection.replay import ForcedDecoding, decoding_steps, replay
-from transduce.serving.caller import CALLER
 from transduce.serving.job import InspectJob, RecordJob, Result
 from transduce.serving.studio.inspector import (
     TOP,
@@ -24,10 +23,10 @@ from transduce.serving.studio.inspector import (
     with_seed,
 )
 from transduce.serving.studio.requests import ContinueRequest
-from transduce.serving.studio.transducer_inspection import ComputeView, TransducerInspector
+from transduce.serving.studio.transducer_inspection import ComputeView, TransducerInspector, piece_event, searched
 
 MAX_LENGTH = 20
-"""Tokens that are written if a request does not say how many."""
+"""Tokens to generate if a request does not say how many."""
 
 
 class PromptInspector(TransducerInspector[TextGenerator]):
@@ -44,13 +43,6 @@ class PromptInspector(TransducerInspector[TextGenerator]):
             "examples": list(EXAMPLE_PROMPTS),
         }
 
-    def record(self, job: RecordJob) -> Result:
-        if job.checkpoint is None:
-            return self._record(self._loaded, job)
-        tokens = len(self._loaded.tokenizer.encode(job.text))
-        check_length(tokens)
-        return self._admitted(2 * tokens, lambda: self._record(self._model(job), job))
-
     def stream(self, job: RecordJob) -> Generator[str, None, Result]:
         generator = self._loaded
         job, subject = self._prepared(generator, job)
@@ -61,24 +53,20 @@ class PromptInspector(TransducerInspector[TextGenerator]):
                 recorded = self._pass(generator, job, subject, found)
                 output = str(recorded["output"])
                 if output.startswith(written) and len(output) > len(written):
-                    yield json.dumps(_piece(output[len(written) :]))
+                    yield json.dumps(piece_event(0, output[len(written) :]))
                 yield json.dumps({"event": "pass", "segment": 0, "pass": recorded})
                 return self._counted({"text": output})
             new = [*job.prefix_tokens, *tokens[len(subject.request.prefix) :]]
             text = generator.force(job.text, new).output.rstrip("\ufffd") if new else ""
             if len(text) > len(written) and text.startswith(written):
-                yield json.dumps(_piece(text[len(written) :]))
+                yield json.dumps(piece_event(0, text[len(written) :]))
                 written = text
         raise AssertionError("a search ends with a hypothesis")
 
-    def _record(self, generator: TextGenerator, job: RecordJob) -> Result:
-        job, subject = self._prepared(generator, job)
-        *_, (_, best) = generator.engine.stream(subject.request)
-        assert best is not None
-        return self._counted({"pass": self._pass(generator, job, subject, best)})
+    def _source_length(self, text: str) -> int:
+        return len(self._loaded.tokenizer.encode(text))
 
     def _prepared(self, generator: TextGenerator, job: RecordJob) -> tuple[RecordJob, Subject]:
-        """Return the job with a seed where it samples, and what is searched for it."""
         subject = generator.prepare(job.text, **self._options(generator, job))
         seeded = job.but(search=with_seed(job.search, subject.request.options))
         if seeded.search != job.search:
@@ -99,35 +87,22 @@ class PromptInspector(TransducerInspector[TextGenerator]):
             steps = decoding_steps(generator.model, hidden_TD, forced.produced_tokens, TOP, generator.tokenizer.pieces)
         words = list(generator.tokenizer.words(list(forced.read_tokens)))
         return {
+            **searched(job, subject, forced, best),
             "subject": "prompt",
             "source": job.text,
-            "output": forced.output,
             "source_tokens": [],
             "source_pieces": list(forced.read_pieces),
             "source_words": words,
-            "read_tokens": list(forced.read_tokens),
-            "read_pieces": list(forced.read_pieces),
-            "produced_tokens": list(forced.produced_tokens),
-            "produced_pieces": list(forced.produced_pieces),
             "produced_words": words[1:],
             "steps": steps_json(steps),
             "links": [],
-            "score": best.score,
-            "log_probability": best.log_probability,
-            "ended": best.ended,
             "forced": len(job.prefix_tokens),
             "language_tokens": 0,
             "missing": [],
             "truncated": len(forced.read_tokens) < 1 + len(generator.tokenizer.encode(job.text)) + len(written) - 1,
             "generated": min(len(written), len(forced.read_tokens)),
-            "search": subject.request.options.to_table(),
-            "seed": job.search.get("seed"),
             "attention": attention_json(generator.model, {"causal": (forced.read_pieces, forced.read_pieces)}),
         }
-
-    def _counted(self, result: Result) -> Result:
-        caller = CALLER.get()
-        return {**result, "source_tokens": caller.read, "target_tokens": caller.written}
 
     def _force(self, loaded: TextGenerator, job: InspectJob) -> ForcedDecoding:
         read = tuple(job.target_tokens)
@@ -143,7 +118,3 @@ class PromptInspector(TransducerInspector[TextGenerator]):
         names = ("score", "log_probability", "ended")
         best = {"rank": 1, "text": recorded["output"], **{name: recorded[name] for name in names}}
         return {"hypotheses": [best], "pass": recorded}
-
-
-def _piece(text: str) -> Table:
-    return {"event": "piece", "segment": 0, "text": text, "certain": True}

@@ -58,10 +58,12 @@ def record_job(asked: RecordRequest, backend: Backend, limits: Limits, checkpoin
 
 
 def _search(asked: RecordRequest, limits: Limits, task: Task) -> Table:
-    """The search options of a request, within the limits; a pass is of one hypothesis."""
+    """The search options of a request, within the limits; a recorded pass has one hypothesis."""
     search = {} if asked.search is None else asked.search.given()
     if search.get("n_best", 1) > 1:
-        raise RequestError(422, "a pass is of one hypothesis; leave out n_best, the beam tree has them all", "search")
+        raise RequestError(
+            422, "one hypothesis is recorded at a time; leave out n_best (the beam tree has all hypotheses)", "search"
+        )
     base = SearchOptions() if task == "translation" else SearchOptions(method="greedy")
     options = check_search(search, limits, base)
     if (asked.terms or asked.force) and options.method != "beam":

@@ -40,7 +40,7 @@ class RecordRequest(Config):
     search: SearchParameters | None = None
     """Search options that differ from the model's own."""
     forbid: Annotated[list[Word], Field(max_length=256)] = Field(default_factory=list)
-    """Words that are not written."""
+    """Words that are never generated."""
     terms: dict[str, str] = Field(default_factory=dict)
     """Glossary: words of the source and how they are translated; needs beam search."""
     force: Annotated[list[Word], Field(max_length=64)] = Field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Views of a pass that translation models and language models share: they replay its tokens on a twin."""
+"""What translation models and language models share: recording a pass, and views that replay its tokens on a twin."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import TypeVar
 from transduce.config import Table
 from transduce.errors import SettingsError
 from transduce.inference.generator import Generator as TextGenerator
+from transduce.inference.search.options import Hypothesis
+from transduce.inference.subject import Subject
 from transduce.inference.translator import Translator
 from transduce.inspection.arrays import share_array
 from transduce.inspection.component import all_heads
@@ -17,6 +19,7 @@ from transduce.inspection.record import layer_attention
 from transduce.inspection.replay import ForcedDecoding
 from transduce.models.gpt import Gpt
 from transduce.models.transformer import Transformer
+from transduce.serving.caller import CALLER
 from transduce.serving.job import InspectJob, RecordJob, Result
 from transduce.serving.studio.inspector import (
     Inspector,
@@ -42,7 +45,19 @@ SEARCHING = ("beam-tree", "continue", "intervention", "patch")
 
 
 class TransducerInspector(Inspector[WriterT]):
-    """Computes views of a model that writes text."""
+    """Records passes of a model that generates text, and computes views of them."""
+
+    @abstractmethod
+    def _source_length(self, text: str) -> int:
+        """Return the number of tokens of a text to translate or continue."""
+
+    @abstractmethod
+    def _prepared(self, loaded: WriterT, job: RecordJob) -> tuple[RecordJob, Subject]:
+        """Return the job with a seed where it samples, and what is searched for it."""
+
+    @abstractmethod
+    def _pass(self, loaded: WriterT, job: RecordJob, subject: Subject, best: Hypothesis) -> Table:
+        """Return the pass of a finished search."""
 
     @abstractmethod
     def _force(self, loaded: WriterT, job: InspectJob) -> ForcedDecoding:
@@ -64,6 +79,24 @@ class TransducerInspector(Inspector[WriterT]):
         if all_heads(model):
             views += ["neuron", "intervention"]
         return [*views, "lens", "embeddings"] if isinstance(model, Transformer | Gpt) else views
+
+    def record(self, job: RecordJob) -> Result:
+        if job.checkpoint is None:
+            return self._record(self._loaded, job)
+        tokens = self._source_length(job.text)
+        check_length(tokens)
+        return self._admitted(2 * tokens, lambda: self._record(self._model(job), job))
+
+    def _record(self, loaded: WriterT, job: RecordJob) -> Result:
+        job, subject = self._prepared(loaded, job)
+        *_, (_, best) = loaded.engine.stream(subject.request)
+        assert best is not None
+        return self._counted({"pass": self._pass(loaded, job, subject, best)})
+
+    def _counted(self, result: Result) -> Result:
+        """Add the tokens that were read and generated for this caller."""
+        caller = CALLER.get()
+        return {**result, "source_tokens": caller.read, "target_tokens": caller.written}
 
     def inspect(self, job: InspectJob) -> Result:
         views: dict[str, ComputeView[WriterT]] = {
@@ -121,3 +154,24 @@ class TransducerInspector(Inspector[WriterT]):
     def _head_summary(self, loaded: WriterT, job: InspectJob) -> Table:
         asked = HeadSummaryTexts.model_validate(job.parameters)
         return loaded.head_summary(asked.texts).to_json()
+
+
+def piece_event(segment: int, text: str) -> Table:
+    """Return the event of text that was generated and will not change."""
+    return {"event": "piece", "segment": segment, "text": text, "certain": True}
+
+
+def searched(job: RecordJob, subject: Subject, forced: ForcedDecoding, best: Hypothesis) -> Table:
+    """Return what every pass of a search has: the tokens that were read and produced, and how they were found."""
+    return {
+        "output": forced.output,
+        "read_tokens": list(forced.read_tokens),
+        "read_pieces": list(forced.read_pieces),
+        "produced_tokens": list(forced.produced_tokens),
+        "produced_pieces": list(forced.produced_pieces),
+        "score": best.score,
+        "log_probability": best.log_probability,
+        "ended": best.ended,
+        "search": subject.request.options.to_table(),
+        "seed": job.search.get("seed"),
+    }

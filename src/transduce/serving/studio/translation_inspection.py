@@ -12,7 +12,6 @@ from transduce.inference.subject import Subject
 from transduce.inference.translator import Translator
 from transduce.inspection.replay import ForcedDecoding, next_tokens
 from transduce.inspection.tape import has_tape
-from transduce.serving.caller import CALLER
 from transduce.serving.job import InspectJob, RecordJob, Result
 from transduce.serving.studio.inspector import (
     TOP,
@@ -25,7 +24,7 @@ from transduce.serving.studio.inspector import (
     with_seed,
 )
 from transduce.serving.studio.requests import BeamTreeRequest, ContinueRequest, PatchRequest
-from transduce.serving.studio.transducer_inspection import ComputeView, TransducerInspector
+from transduce.serving.studio.transducer_inspection import ComputeView, TransducerInspector, piece_event, searched
 from transduce.text.constraint import Constraints
 from transduce.text.sentence import joint
 
@@ -52,13 +51,6 @@ class TranslationInspector(TransducerInspector[Translator]):
             "settings": settings_of(model),
             "examples": [],
         }
-
-    def record(self, job: RecordJob) -> Result:
-        if job.checkpoint is None:
-            return self._record(self._loaded, job)
-        tokens = len(self._loaded.source.encode(job.text))
-        check_length(tokens)
-        return self._admitted(2 * tokens, lambda: self._record(self._model(job), job))
 
     def stream(self, job: RecordJob) -> Generator[str, None, Result]:
         translator = self._loaded
@@ -87,24 +79,20 @@ class TranslationInspector(TransducerInspector[Translator]):
                 recorded = self._pass(translator, job, subject, found)
                 piece = _remaining(written, recorded["output"])
                 if piece:
-                    yield json.dumps(_piece(number, piece))
+                    yield json.dumps(piece_event(number, piece))
                 yield json.dumps({"event": "pass", "segment": number, "pass": recorded})
                 return str(recorded["output"])
             text = translator.target.decode(tokens).rstrip("\ufffd")
             text = text.rpartition(" ")[0] if translator.target.decode_removes_spaces else text
             if len(text) > len(written) and text.startswith(written):
-                yield json.dumps(_piece(number, text[len(written) :]))
+                yield json.dumps(piece_event(number, text[len(written) :]))
                 written = text
         raise AssertionError("a search ends with a hypothesis")
 
-    def _record(self, translator: Translator, job: RecordJob) -> Result:
-        job, subject = self._prepared(translator, job)
-        *_, (_, best) = translator.engine.stream(subject.request)
-        assert best is not None
-        return self._counted({"pass": self._pass(translator, job, subject, best)})
+    def _source_length(self, text: str) -> int:
+        return len(self._loaded.source.encode(text))
 
     def _prepared(self, translator: Translator, job: RecordJob) -> tuple[RecordJob, Subject]:
-        """Return the job with a seed where it samples, and what is searched for it."""
         job = job.but(search=with_seed(job.search, translator.options(**job.search)))
         subject = translator.prepare(job.text, **self._options(translator, job))
         check_length(max(len(subject.request.source) + 1, len(subject.request.prefix) + 1))
@@ -135,29 +123,20 @@ class TranslationInspector(TransducerInspector[Translator]):
         constraints = translator.constraints(Constraints(terms=job.terms, require=job.require))
         decoder_rows = forced.produced_pieces
         return {
+            **searched(job, subject, forced, best),
             "subject": "translation",
             "source": forced.source,
-            "output": forced.output,
             "source_tokens": list(forced.source_tokens),
             "source_pieces": list(forced.source_pieces),
             "source_words": [*subject.words, None],
-            "read_tokens": list(forced.read_tokens),
-            "read_pieces": list(forced.read_pieces),
-            "produced_tokens": list(forced.produced_tokens),
-            "produced_pieces": list(forced.produced_pieces),
             "produced_words": [*words, *([None] if best.ended else [])],
             "steps": steps_json(steps),
             "links": [list(link) for link in links or ()],
-            "score": best.score,
-            "log_probability": best.log_probability,
-            "ended": best.ended,
             "forced": len(subject.request.prefix),
             "language_tokens": subject.language_tokens,
             "missing": constraints.missing(job.text, forced.output) if constraints.has_terms else [],
             "truncated": subject.text != job.text,
             "generated": 0,
-            "search": subject.request.options.to_table(),
-            "seed": job.search.get("seed"),
             "attention": attention_json(
                 translator.model,
                 {
@@ -167,10 +146,6 @@ class TranslationInspector(TransducerInspector[Translator]):
                 },
             ),
         }
-
-    def _counted(self, result: Result) -> Result:
-        caller = CALLER.get()
-        return {**result, "source_tokens": caller.read, "target_tokens": caller.written}
 
     def _force(self, loaded: Translator, job: InspectJob) -> ForcedDecoding:
         source, target = job.source_tokens, job.target_tokens
@@ -214,10 +189,6 @@ class TranslationInspector(TransducerInspector[Translator]):
             **self._options(translator, job.recorded),
         )
         return found.to_json()
-
-
-def _piece(number: int, text: str) -> Table:
-    return {"event": "piece", "segment": number, "text": text, "certain": True}
 
 
 def _remaining(written: str, whole: str) -> str:

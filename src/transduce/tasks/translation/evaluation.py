@@ -42,7 +42,7 @@ class TestSet:
     places: list[str] = field(default_factory=list, compare=False)
     """File and line of each source, for errors; empty if they are not known."""
     unused: Mapping[str, int] = field(default_factory=dict)
-    """Units of a TMX, XLIFF or PO file that are no pairs, by the reason."""
+    """Units of a TMX, XLIFF or PO file that are not pairs, by the reason."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class TranslationEvaluation:
     comparisons: Mapping[str, Mapping[str, Comparison]]
     """By the name of the other model, then by metric."""
     unused: Mapping[str, int] = field(default_factory=dict)
-    """Units of the test set that are no pairs, by the reason."""
+    """Units of the test set that are not pairs, by the reason."""
 
     def __getitem__(self, metric: str) -> float:
         """Return the score by a metric, as a number."""

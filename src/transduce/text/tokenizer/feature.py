@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -46,14 +45,6 @@ def split_pattern(separator: str) -> str:
     """
     inside = re.escape(separator.strip())
     return rf"[<>]|[\s{inside}]?[^\s{inside}<>]+|[\s{inside}]"
-
-
-def find_features(lines: Iterable[str]) -> Features | None:
-    """Return the features of lines that are words with features; None for any other text."""
-    counts = FeatureCounts()
-    for line in lines:
-        counts.add(line)
-    return counts.result()
 
 
 class FeatureCounts:

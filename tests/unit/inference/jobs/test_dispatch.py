@@ -102,7 +102,7 @@ def test_a_block_that_ends_every_worker_and_workers_that_never_start_are_errors(
     cluster.translate = lambda worker, block: cluster.events.append(  # type: ignore[method-assign]
         Event(worker, "lost", message="out of memory")
     )
-    with pytest.raises(TransduceError, match=r"block 7 ended 6 workers.*out of memory"):
+    with pytest.raises(TransduceError, match=r"block 7 crashed 6 workers.*out of memory"):
         dispatch(cluster, [7], 1, Seen())
     assert cluster.started == MAX_LOSSES + 1
     cluster = Fake(losses=1.0)

@@ -30,8 +30,8 @@ def test_what_is_wrong_with_blocks_is_one_sentence(translated: Path, capsys: pyt
     for changed, words in (
         ({manifest: b""}, "000001.json: is not valid JSON; delete"),
         ({manifest: b"{}"}, "000001.json: is damaged"),
-        ({manifest: other.encode()}, "is of another block or another translation"),
-        ({manifest: foreign.encode()}, "is of another block or another translation"),
+        ({manifest: other.encode()}, "belongs to another block or translation"),
+        ({manifest: foreign.encode()}, "belongs to another block or translation"),
         ({block: content[:-1]}, "000001: has"),
         ({block: damaged}, "000001: is damaged (its SHA-256 differs); delete out.blocks/000001.json"),
         ({translated / "000003": content}, "000003: is a block that out.blocks/plan.json does not list"),

@@ -168,9 +168,9 @@ FILES: dict[str, tuple[Callable[[], bytes], str]] = {
     "a header longer than the file": (lambda: raw(b"{}", length=3), "header cannot be 3 bytes long"),
     "a header bomb": (lambda: raw(b"{}", length=2**63), "header cannot be 9,223,372,036,854,775,808 bytes long"),
     "a header of 17 MiB": (lambda: raw(b" " * (MAX_HEADER_BYTES + 1)), "header cannot be 16,777,217 bytes long"),
-    "no JSON": (lambda: raw(b"{x"), "its header is no JSON"),
+    "no JSON": (lambda: raw(b"{x"), "its header is not JSON"),
     "endless depth": (lambda: raw(b'{"a":' * 100_000), "more than 20,000 tensors"),
-    "great depth": (lambda: raw(b'{"a":' * 10_000), "its header is no JSON"),
+    "great depth": (lambda: raw(b'{"a":' * 10_000), "its header is not JSON"),
     "a list": (lambda: raw(b"[1, 2]"), "its header lists no tensors"),
     "20,003 tensors": (
         lambda: raw(json.dumps({str(n): {} for n in range(20_003)}).encode()),

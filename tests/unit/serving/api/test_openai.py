@@ -201,7 +201,7 @@ def test_vectors_come_as_numbers_or_base64(server: Live) -> None:
     assert numbers["usage"] == {"prompt_tokens": 7, "total_tokens": 7}
     encoded = embed(server, encoding_format="base64", dimensions=3, user="me").json()["data"][0]["embedding"]
     assert struct.unpack("<3f", base64.b64decode(encoded)) == (1.0, 2.0, 3.0)
-    assert (server.job("bert").normalise, server.job("bert").pool) == (True, "mean")
+    assert (server.job("bert").normalize, server.job("bert").pool) == (True, "mean")
 
 
 def test_a_stream_of_a_completion_ends_with_its_reason_and_done(server: Live) -> None:

@@ -253,8 +253,8 @@ def test_a_text_encoder_predicts_for_texts_and_pairs(front: Front) -> None:
 
 
 def test_vectors_are_numbers_or_base64(front: Front) -> None:
-    found = post(front, "/v1/embed", text="a", pool="first", normalise=True)
+    found = post(front, "/v1/embed", text="a", pool="first", normalize=True)
     assert (found["embeddings"], found["dimensions"]) == ([[1.0, 2.0, 3.0]], 3)
-    assert front.encoder.jobs == [EmbedJob(texts=["a"], pool="first", normalise=True)]
+    assert front.encoder.jobs == [EmbedJob(texts=["a"], pool="first", normalize=True)]
     (packed,) = post(front, "/v1/embed", text="a", encoding="base64")["embeddings"]
     assert struct.unpack("<3f", base64.b64decode(packed)) == (1.0, 2.0, 3.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from transduce.text.tokenizer.feature import find_features
+from transduce.text.tokenizer.feature import FeatureCounts, Features
 from transduce.text.tokenizer.tokenizer import Tokenizer, TokenizerConfig
 from transduce.text.tokenizer.training import train_tokenizer
 
@@ -14,6 +14,13 @@ LINES = [f"{lemma} {kind};{case};SG" for lemma in LEMMAS for kind in ("N", "ADJ"
 
 def trained(lines: list[str] = LINES) -> Tokenizer:
     return train_tokenizer("feature", lines, TokenizerConfig(kind="feature", vocab_size=4000, min_frequency=1))
+
+
+def find_features(lines: list[str]) -> Features | None:
+    counts = FeatureCounts()
+    for line in lines:
+        counts.add(line)
+    return counts.result()
 
 
 def test_features_are_found_with_their_separator() -> None:
