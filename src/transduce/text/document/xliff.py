@@ -46,7 +46,7 @@ def inline_text(raw: str, where: str) -> InlineText:
 def plain_text(raw: str, where: str) -> str:
     """Return the text of an element without markup, on one line."""
     cdata = only_cdata(raw)
-    tokens: Iterator[Token] = xml_tokens(raw, OPAQUE) if cdata is None else cdata_tokens(cdata)
+    tokens: Iterator[Token] = xml_tokens(raw, OPAQUE, protect=False) if cdata is None else cdata_tokens(cdata)
     text = "".join(" " if token.kind == "gap" else token.text for token in tokens)
     return normalise(" ".join(text.split()), where)
 
