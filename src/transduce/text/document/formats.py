@@ -114,6 +114,9 @@ assert set(FORMATS) == set(get_args(DocumentKind))
 MARKED_UP = frozenset(name for name, one in FORMATS.items() if one.marked_up)
 """Formats with placeholders and tags, which are always copied."""
 
+BILINGUAL = frozenset[DocumentKind](("po", "xliff", "tmx"))
+"""Formats with texts beside their translations, which are kept."""
+
 _UNSUPPORTED = {
     **dict.fromkeys((".docx", ".doc", ".odt", ".rtf", ".pages"), "a document of a word processor; save it as HTML"),
     **dict.fromkeys((".xlsx", ".xls", ".ods", ".numbers"), "a spreadsheet; save it as CSV"),

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.unit.text.document.example import FILES, Read, translated
+from transduce.errors import DataError
 from transduce.text.document.formats import DocumentOptions, read_units
 
 HEAD = '<xliff version="{}"><file source-language="en">\n{}\n</file></xliff>'
@@ -73,3 +76,13 @@ def test_what_is_marked_as_not_to_be_translated_is_copied_and_still_trained_on(t
         path = tmp_path / "pairs.xlf"
         path.write_text(HEAD.format(version, body.replace("</source>", "</source><target>x</target>")))
         assert [one.source for one in read_units(str(path), "xliff", DocumentOptions())] == ["the Brand is new"]
+
+
+def test_a_file_in_other_languages_is_rejected() -> None:
+    body = '<trans-unit id="1"><source>yes</source></trans-unit>'
+    content = HEAD.format("1.2", body).replace("<file", '<file target-language="nb-NO"').encode()
+    for languages in ({"source_language": "en-US", "target_language": "no"}, {"target_language": "nob_Latn"}, {}):
+        assert Read("xliff", content, **languages).texts == ["yes"]
+    for languages, words in (({"target_language": "de"}, "into 'nb-NO'"), ({"source_language": "fr"}, "from 'en'")):
+        with pytest.raises(DataError, match=words):
+            Read("xliff", content, **languages)
