@@ -187,6 +187,7 @@ def _each(stream: IO[bytes], name: str, number: int, normalised: bool) -> Iterat
             raw = raw.removeprefix(_UTF8_BOM)
             if not raw:  # a file of nothing but a byte-order mark
                 return
+            check_line_ends(raw, name)
         if raw.endswith(b"\n"):
             raw = raw[:-2] if raw.endswith(b"\r\n") else raw[:-1]
         if len(raw) > MAX_LINE_BYTES:
@@ -220,6 +221,14 @@ def _plain_lines(block: bytes, normalised: bool) -> list[str] | None:
     if normalised and not (text.isascii() or unicodedata.is_normalized("NFC", text)):
         return None
     return text.removesuffix("\n").split("\n")
+
+
+def check_line_ends(head: bytes, name: str, or_else: str = "") -> None:
+    """Reject text whose lines end with CR alone, which would be one line."""
+    if b"\n" not in head and head.rstrip(b"\r").count(b"\r") > 1:
+        raise DataError(
+            f"{name}: its lines end with CR alone, as on old Macs; convert it with `tr '\\r' '\\n'`{or_else}"
+        )
 
 
 def _check_text(head: bytes, name: str) -> None:

@@ -151,3 +151,12 @@ def test_normalising_twice_is_normalising_once(text):
 def test_half_characters_are_rejected_with_their_place(text):
     with pytest.raises(DataError, match=r"here: character 2 is a lone surrogate \(U\+D"):
         normalise(text, "here")
+
+
+def test_lines_that_end_with_cr_alone_are_an_error(tmp_path: Path) -> None:
+    """They would be one line: a corpus of one pair, a table of one row."""
+    (tmp_path / "x").write_bytes(b"a b\rc d\re f\r")
+    with pytest.raises(DataError, match="CR alone"):
+        list(read_lines(tmp_path / "x"))
+    (tmp_path / "x").write_bytes(b"a\rb\n")
+    assert list(read_lines(tmp_path / "x")) == ["a\rb"]

@@ -23,7 +23,7 @@ from transduce.text.document.table import csv_units, read_csv, read_tsv, tsv_uni
 from transduce.text.document.tmx import read_tmx, tmx_units
 from transduce.text.document.xliff import read_xliff, xliff_units
 from transduce.text.document.xml_document import xml_charset
-from transduce.text.lines import STDIN, Meter, open_bytes, peek_bytes, shown
+from transduce.text.lines import STDIN, Meter, check_line_ends, open_bytes, peek_bytes, shown
 
 DocumentKind = Literal[
     "text", "tsv", "csv", "jsonl", "json", "srt", "vtt", "po", "xliff", "tmx", "html", "markdown", "android",
@@ -168,6 +168,7 @@ def kind_by_content(head: bytes, name: str) -> DocumentKind | None:
     for magic, what in _OTHER_HEADS.items():
         if head.startswith(magic):
             raise DataError(_unsupported(name, what))
+    check_line_ends(head, name, f", {_LINES}")
     mark = next((mark for mark in (b"\xff\xfe", b"\xfe\xff") if head.startswith(mark)), None)
     codec = {None: "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}[mark]
     text = head[: HEAD_BYTES - 1 if len(head) >= HEAD_BYTES else len(head)].decode(codec, "ignore")
@@ -228,6 +229,8 @@ def with_mark(first: DocumentSegment, mark: str) -> DocumentSegment:
 def document_text(file: io.BufferedReader, path: str, kind: DocumentKind) -> DocumentText:
     """Return the text of a file in some format."""
     one, name = FORMATS[kind], shown(path)
+    if one.columns:
+        check_line_ends(file.peek(HEAD_BYTES), name)
     text = DocumentText(file, name, one.declaration, typed=path == STDIN)
     if text.encoding.startswith("utf-16") and not one.utf16:
         raise DataError(f"{name}: is UTF-16, but {kind} must be UTF-8; convert it with `iconv -f UTF-16 -t UTF-8`")

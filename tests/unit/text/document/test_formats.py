@@ -101,6 +101,7 @@ def test_plain_text_is_not_taken_for_something_else(tmp_path: Path) -> None:
         ("a.pdf.gz", b"", "extract its text"),
         ("a.xml", b'<?xml version="1.0"?><other/>', "XML of an unknown kind"),
         ("a.txt", b"PK\x03\x04...", "archive"),
+        ("a.txt", b"a\rb\rc\r", "CR alone"),
         ("a", b"%PDF-1.7", "PDF"),
     ],
 )
@@ -117,6 +118,7 @@ def test_what_cannot_be_read_is_rejected_unless_its_lines_are_wanted(
 MALFORMED = {
     "an open quote": ("csv", b'a,b\n1,"x\n2,y\n', {"fields": ("2",)}, ":2: a quoted field is not closed"),
     "text behind a quote": ("csv", b'1,"x"y\n', {"fields": ("2",)}, ":1: text follows the closing quote"),
+    "line ends of old Macs": ("csv", b"a,b\rc,d\re,f", {"fields": ("2",)}, "CR alone"),
     "a short row": ("csv", b"a,b\nc\n", {"fields": ("2",)}, ":2: no column 2"),
     "no such column": ("csv", b"text,b\n", {"fields": ("txet",)}, ":1: the header has no column 'txet'; did you mean"),
     "a short line": ("tsv", b"a\tb\nc\n", {"fields": ("2",)}, ":2: no column 2"),
