@@ -86,11 +86,15 @@ class Meter:
         """Start with a file that was just opened, and its decompressed stream."""
         self._streams = (file, unpacked)
 
-    def at(self, handed: int) -> int:
-        """Return the approximate offset in the file on disk at which `handed` bytes of its text end."""
+    def remember(self) -> None:
+        """Note how much was read, which a closed file no longer tells."""
         if self._streams is not None and not self._streams[0].closed:
             file, unpacked = self._streams
             self._read = (file.tell(), unpacked.tell())
+
+    def at(self, handed: int) -> int:
+        """Return the approximate offset in the file on disk at which `handed` bytes of its text end."""
+        self.remember()
         read, text = self._read
         return min(read, round(handed * read / max(1, text)))
 
@@ -156,7 +160,11 @@ def open_bytes(path: str | Path, meter: Meter | None = None) -> Iterator[io.Buff
                 unpacked = _unpack(stream)
                 if meter is not None:
                     meter.watch(stream, unpacked)
-                yield unpacked
+                try:
+                    yield unpacked
+                finally:
+                    if meter is not None:
+                        meter.remember()
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{name}: the gzip file is damaged or truncated ({error}); download it again") from None
     except OSError as error:

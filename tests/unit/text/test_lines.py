@@ -160,3 +160,12 @@ def test_lines_that_end_with_cr_alone_are_an_error(tmp_path: Path) -> None:
         list(read_lines(tmp_path / "x"))
     (tmp_path / "x").write_bytes(b"a\rb\n")
     assert list(read_lines(tmp_path / "x")) == ["a\rb"]
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+def test_a_meter_knows_what_was_read_of_a_file_that_was_closed(tmp_path: Path, pack) -> None:
+    """A short file is closed before anybody asks."""
+    path, meter = written(tmp_path, pack(b"a b\nc\n")), line_module.Meter()
+    assert list(read_lines(path, meter)) == ["a b", "c"]
+    assert meter.at(6) == path.stat().st_size
+    assert meter.at(3) < path.stat().st_size
