@@ -5,6 +5,7 @@ Values are translated in place; keys, comments and layout are kept.
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterator, Sequence
 
@@ -110,7 +111,7 @@ _PROPERTY_ESCAPES = {"\\": "\\\\"}
 def properties_charset(head: bytes) -> str | None:
     """Return Latin-1 for a file that is not UTF-8: Java reads either."""
     try:
-        head[: head.rfind(b"\n") + 1].decode("utf-8")
+        codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:
         return "latin-1"
     return None

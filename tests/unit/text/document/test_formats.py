@@ -11,7 +11,8 @@ import pytest
 from tests.unit.text.document.example import BILINGUAL, EXAMPLES, FILES, Read
 from transduce.cli import corpus_options, translate
 from transduce.errors import DataError, SettingsError
-from transduce.text.document.formats import FORMATS, PAIRED, Document, detect_kind, kind_by_name
+from transduce.text.document.formats import FORMATS, PAIRED, Document, detect_kind, kind_by_name, read_units
+from transduce.text.document.segment import NO_OPTIONS
 
 VARIANTS = ("as it is", "CRLF", "BOM", "no last line end", "UTF-16", "UTF-16 big-endian")
 UTF16 = {"UTF-16": codecs.BOM_UTF16_LE, "UTF-16 big-endian": codecs.BOM_UTF16_BE}
@@ -201,3 +202,16 @@ def test_a_declared_encoding_is_kept(kind: str, declared: str, encoding: str) ->
     if kind == "po":
         with pytest.raises(DataError, match="koi8_r"):
             found.written(lambda _: "é")
+
+
+def test_a_properties_file_is_latin_1_if_any_of_its_lines_is(tmp_path: Path) -> None:
+    for content in (b"a = b\n" * 2000 + b"c = f\xfcr\n", b"c = f\xfcr", "c = für".encode()):
+        (tmp_path / "x.properties").write_bytes(content)
+        found = Read("properties", content, "x.properties")
+        assert found.texts[-1] == "für" and found.written() == content
+
+
+def test_a_json_array_to_train_on_says_how_to_write_its_lines(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text('[{"source": "a", "target": "b"}]\n')
+    with pytest.raises(DataError, match="jq -c"):
+        list(read_units(str(tmp_path / "x.json"), "jsonl", NO_OPTIONS))
