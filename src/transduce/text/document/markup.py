@@ -60,9 +60,7 @@ def attributes(tag: str) -> dict[str, str]:
     return {one["name"].lower(): one["double"] or one["single"] or one["bare"] or "" for one in every}
 
 
-def xml_tokens(
-    raw: str, opaque: Mapping[str, str], collapse: bool = True, protect: bool = True
-) -> Iterator[Token]:
+def xml_tokens(raw: str, opaque: Mapping[str, str], collapse: bool = True, protect: bool = True) -> Iterator[Token]:
     """Yield the tokens of well-formed XML content.
 
     Elements named in `opaque` are copied with their content; its value says whether they open or close a pair, or
