@@ -23,6 +23,7 @@ from transduce.storage.atomic import atomic_file
 from transduce.storage.filesystem import create_parents
 from transduce.storage.layout import RECIPE, TEXTS
 from transduce.text.argument import checked_texts, is_several
+from transduce.text.lines import check_surrogates
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.training.config import TrainingConfig
 from transduce.training.distributed import launched
@@ -103,6 +104,8 @@ class Arguments:
             broken = next((number for number, text in enumerate(texts) if "\n" in text), None)
             if broken is not None:
                 raise DataError(f"{split}: {name}[{broken}] contains a line break; replace it by a space")
+            for number, text in enumerate(texts):
+                check_surrogates(text, f"{split}: {name}[{number}]")
         rows = [{"source": one, "target": other} for one, other in zip(*sides, strict=True)]
         self._write(split, "path", "jsonl", "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows))
 
@@ -117,6 +120,7 @@ class Arguments:
             return
         documents = list(checked_texts(text, "text"))
         for number, document in enumerate(documents):
+            check_surrogates(document, f"text[{number}]")
             if not all(line.strip() for line in document.strip("\n").split("\n")):
                 what = "has a blank line, at which a document ends" if document.strip() else "is blank"
                 raise DataError(f"text[{number}] {what}; leave it out, or pass a file instead of a list")
@@ -140,6 +144,9 @@ class Arguments:
 
     def add_settings(self, settings: Mapping[str, Any]) -> None:
         """Add settings of [training] by their names, and other tables as mappings: model={"num_layers": 4}."""
+        lengths = [name for name in ("updates", "epochs", "time_budget") if settings.get(name) is not None]
+        if len(lengths) > 1:
+            raise SettingsError(f"{' and '.join(lengths)} exclude each other; leave out all but one")
         for name, value in settings.items():
             if name in TABLES:
                 if not isinstance(value, Mapping):

@@ -52,6 +52,7 @@ SETTINGS = {
     "not a number": Case(f"{TRAIN} --set model.dropout=nan", 2, "dropout = nan"),
     "infinite": Case(f"{TRAIN} --set training.learning_rate=inf", 2, "learning_rate = inf"),
     "thousands of digits": Case(f"{TRAIN} --set training.updates={'9' * 5000}", 2, "updates = '999"),
+    "two lengths of a run": Case(f"{TRAIN} --updates 3 --epochs 1", 2, "--updates and --epochs exclude each other"),
     "a date for a number": Case(f"{TRAIN} --set training.updates=1979-05-27", 2, "updates = datetime.date"),
     "half a list": Case(f"{TRAIN} --set training.betas=[0.9]", 2, "betas"),
     "misspelled key": Case(f"{TRAIN} --set model.num_head=2", 2, "did you mean 'num_heads'?"),

@@ -62,6 +62,8 @@ def test_documents_train_a_language_model(tmp_path: Path) -> None:
         ({"source": SOURCES, "target": "b.txt"}, TypeError, "both be files"),
         ({"source": [1, 2], "target": ["a", "b"]}, TypeError, r"source\[0\] must be a string, not int"),
         ({"source": ["a", "b\nc"], "target": ["a", "b"]}, DataError, r"source\[1\] contains a line break"),
+        ({"source": ["a", "b\ud800"], "target": ["a", "b"]}, DataError, r"source\[1\]: .* lone surrogate"),
+        ({"source": SOURCES, "target": TARGETS, "updates": 1, "epochs": 1.0}, SettingsError, "updates and epochs"),
         ({"source": "one text\nanother", "target": "b.txt"}, TypeError, "splitlines"),
         ({"source": 3, "target": "b.txt"}, TypeError, "not int"),
         ({"source": SOURCES, "target": TARGETS, "validation": 0.1}, TypeError, "validation must be"),

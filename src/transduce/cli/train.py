@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from transduce.cli.corpus_options import FORMATS, corpus_languages, corpus_options, corpus_tables
-from transduce.cli.options import make_command, option_group
+from transduce.cli.options import check_exclusive, make_command, option_group
 from transduce.cli.terminal import note
 from transduce.config import Table, counted
 from transduce.errors import SettingsError
@@ -118,6 +118,8 @@ def command(output: str | None, resume: str | None, finish: str | None, prepared
 
     if options["logs"] and (options["dry_run"] or options["verify_resume"]):
         raise click.UsageError("--log is for a run; leave out --dry-run and --verify-resume")
+    check_exclusive(options, "updates", "epochs", "time")
+    check_exclusive(options, "epochs", "time")
     options["path_format"] = options["path_format"] or options["short_format"]
     options["init_from"] = _initial_model(options["init_from"], options.pop("revision"))
     reasons: list[str] = []

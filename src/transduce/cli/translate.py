@@ -257,6 +257,7 @@ def _bulk(job: TranslationJob, output: str, options: dict[str, Any]) -> None:
     from transduce.inference.jobs.job import run_job
     from transduce.inference.jobs.output import fingerprint, open_output
     from transduce.inference.jobs.source import Source, is_file
+    from transduce.text.document.formats import BILINGUAL
 
     if job.is_approximate:
         search = job.translation.search
@@ -276,7 +277,11 @@ def _bulk(job: TranslationJob, output: str, options: dict[str, Any]) -> None:
     if engine.fallbacks and _wants_ctranslate2(options):
         note(f"texts translated by PyTorch instead of CTranslate2: {engine.fallbacks:,} ({engine.fallback_reason})")
     detail(f"engine: {'CTranslate2' if job.uses_ctranslate2 else 'PyTorch'} in {options['precision']}")
-    summarise(counts)
+    if sink.done.segments and not counts.lines:
+        done = "; texts that have a translation are kept, --retranslate replaces them" if kind in BILINGUAL else ""
+        note(f"there is no text to translate, so the output is a copy of the input{done}")
+    else:
+        summarise(counts)
 
 
 def _document_options(job: TranslationJob, options: dict[str, Any]) -> DocumentOptions:

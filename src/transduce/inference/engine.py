@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 from transduce.errors import SettingsError
 from transduce.inference.ctranslate2.engine import CTranslate2Engine, Parallelism, default_parallelism
@@ -70,6 +70,9 @@ class SelectedEngine:
 
         In int8, PyTorch computes the products of large matrices in int8, too; it has no other quantization.
         """
+        for given, known in ((engine, get_args(EngineName)), (quantization, get_args(Quantization))):
+            if given not in known:
+                raise SettingsError(f"unknown engine or quantization {given!r}; choose from {', '.join(known)}")
         if engine == "auto":
             engine = "ctranslate2" if self.supports_ctranslate2 else "torch"
         if engine == "torch" and quantization not in ("float32", "int8"):

@@ -168,6 +168,8 @@ class Translator(InspectableTranslator, Pretrained):
 
     def constraints(self, constraints: Constraints | None = None) -> TokenConstraints:
         """Return constraints in this model's tokens, for one list of lines."""
+        if not isinstance(constraints, Constraints | None):
+            raise TypeError(f"constraints must be transduce.Constraints(…), not {type(constraints).__name__}")
         return TokenConstraints(self.target, constraints or NO_CONSTRAINTS)
 
     def translate_lines(

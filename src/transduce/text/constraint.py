@@ -44,6 +44,8 @@ class Constraints:
     def __post_init__(self) -> None:
         if any(isinstance(texts, str) for texts in (self.forbid, self.require, self.keep, self.stop_at)):
             raise SettingsError("forbid, require, keep and stop_at must be lists, not one string")
+        if not isinstance(self.terms, Mapping):
+            raise TypeError(f"terms must be a dict of words and their translations, not {type(self.terms).__name__}")
 
     @property
     def has_prefixes(self) -> bool:

@@ -208,7 +208,7 @@ def further_columns(files: CorpusFiles) -> str | None:
     """Say which columns of a table are used where it has more, and nobody chose; None otherwise."""
     if files.layout not in _TABLES or files._has_columns or files.path == STDIN:
         return None
-    count = unnamed_columns(next(read_lines(str(files.path)), ""), files.layout == "csv")
+    count = unnamed_columns(read_lines(str(files.path)), files.layout == "csv")
     if count is None or count <= 2:
         return None
     return (

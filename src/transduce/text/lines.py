@@ -86,11 +86,15 @@ class Meter:
         """Start with a file that was just opened, and its decompressed stream."""
         self._streams = (file, unpacked)
 
-    def at(self, handed: int) -> int:
-        """Return the approximate offset in the file on disk at which `handed` bytes of its text end."""
+    def remember(self) -> None:
+        """Note how much was read, which a closed file no longer tells."""
         if self._streams is not None and not self._streams[0].closed:
             file, unpacked = self._streams
             self._read = (file.tell(), unpacked.tell())
+
+    def at(self, handed: int) -> int:
+        """Return the approximate offset in the file on disk at which `handed` bytes of its text end."""
+        self.remember()
         read, text = self._read
         return min(read, round(handed * read / max(1, text)))
 
@@ -156,7 +160,11 @@ def open_bytes(path: str | Path, meter: Meter | None = None) -> Iterator[io.Buff
                 unpacked = _unpack(stream)
                 if meter is not None:
                     meter.watch(stream, unpacked)
-                yield unpacked
+                try:
+                    yield unpacked
+                finally:
+                    if meter is not None:
+                        meter.remember()
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{name}: the gzip file is damaged or truncated ({error}); download it again") from None
     except OSError as error:
@@ -187,6 +195,7 @@ def _each(stream: IO[bytes], name: str, number: int, normalised: bool) -> Iterat
             raw = raw.removeprefix(_UTF8_BOM)
             if not raw:  # a file of nothing but a byte-order mark
                 return
+            check_line_ends(raw, name)
         if raw.endswith(b"\n"):
             raw = raw[:-2] if raw.endswith(b"\r\n") else raw[:-1]
         if len(raw) > MAX_LINE_BYTES:
@@ -220,6 +229,14 @@ def _plain_lines(block: bytes, normalised: bool) -> list[str] | None:
     if normalised and not (text.isascii() or unicodedata.is_normalized("NFC", text)):
         return None
     return text.removesuffix("\n").split("\n")
+
+
+def check_line_ends(head: bytes, name: str, or_else: str = "") -> None:
+    """Reject text whose lines end with CR alone, which would be one line."""
+    if b"\n" not in head and head.rstrip(b"\r").count(b"\r") > 1:
+        raise DataError(
+            f"{name}: its lines end with CR alone, as on old Macs; convert it with `tr '\\r' '\\n'`{or_else}"
+        )
 
 
 def _check_text(head: bytes, name: str) -> None:

@@ -311,8 +311,10 @@ def test_an_export_reports_which_search_options_are_lost(place: Path, capsys: py
     assert run(["export", "run", "--to", "huggingface", "--output", "theirs"]) == 0
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: ")]
     assert line.startswith("note: search.length_normalization = 'gnmt'")
-    kept = {"method": "beam", "length_normalization": "power", "length_penalty": 1.6, "repetition_penalty": 1.2}
+    kept = {"method": "beam", "length_normalization": "power", "length_penalty": 1.0, "repetition_penalty": 1.2}
     assert unsupported_options(kept) == []
+    (longer,) = unsupported_options({**kept, "length_penalty": 1.6})
+    assert longer.startswith("stop_rule = 'heuristic' with length_penalty = 1.6")
     assert unsupported_options({**kept, "coverage_penalty": 0.2, "presence_penalty": 1.0}) == [
         "coverage_penalty = 0.2",
         "presence_penalty = 1.0",

@@ -61,6 +61,12 @@ def test_every_format_is_translated_to_a_file(name: str, place: Path, capsys: py
         ("a.csv", b'id,text\n1,"a\n', ["--field", "text"], (65, "a.csv:2: a quoted field")),
         ("a.xlf", b"<xliff version='1.2'>\n<file>", [], (65, "a.xlf:2: not well-formed XML")),
         ("a.tmx", b"<tmx/>", [], (2, "--target-language")),
+        (
+            "a.tmx",
+            b"<tmx><header srclang='*all*'/><tu/></tmx>",
+            ["--target-language", "de"],
+            (2, "names no source language"),
+        ),
         ("a.docx", b"PK\x03\x04", [], (65, "--format text")),
         ("a", b"PK\x03\x04", [], (65, "--format text")),
         ("a.json", b"{", [], (65, "a.json:1: not JSON")),
@@ -85,3 +91,14 @@ def test_a_mistake_is_one_sentence(
     assert run(["translate", "run", name, *options, "--output", "out"]) == code
     assert words in complaint(capsys.readouterr())
     assert not (place / "out").exists()
+
+
+def test_a_document_without_text_to_translate_is_copied_with_a_note(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = b'msgid "a"\nmsgstr "b"\n'
+    (place / "done.po").write_bytes(content)
+    assert run(["translate", "run", "done.po", "--output", "out.po"]) == 0
+    shown = capsys.readouterr().err
+    assert "no text to translate" in shown and "--retranslate" in shown and "empty" not in shown
+    assert (place / "out.po").read_bytes() == content

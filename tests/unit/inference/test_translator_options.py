@@ -70,6 +70,16 @@ def test_constraints_that_make_no_sense_are_rejected(constraints: Constraints, m
         copier("bpe").translate(["the fox"], method="greedy", constraints=constraints)
 
 
+def test_arguments_of_another_type_are_rejected() -> None:
+    with pytest.raises(TypeError, match="terms must be a dict"):
+        Constraints(terms="fox")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"constraints must be transduce.Constraints"):
+        copier("word").translate(["fox"], constraints={"forbid": ["fox"]})  # type: ignore[arg-type]
+    for engine, quantization in (("pytorch", "float32"), ("torch", "int7"), (None, "float32")):
+        with pytest.raises(SettingsError, match="choose from"):
+            copier("word").use(engine, quantization)  # type: ignore[arg-type]
+
+
 def test_a_term_that_the_model_cannot_write_is_rejected() -> None:
     with pytest.raises(SettingsError, match="'zebra' cannot be required"):
         copier("word").translate(["the fox"], constraints=Constraints(terms={"fox": "zebra"}))

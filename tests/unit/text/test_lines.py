@@ -151,3 +151,21 @@ def test_normalising_twice_is_normalising_once(text):
 def test_half_characters_are_rejected_with_their_place(text):
     with pytest.raises(DataError, match=r"here: character 2 is a lone surrogate \(U\+D"):
         normalise(text, "here")
+
+
+def test_lines_that_end_with_cr_alone_are_an_error(tmp_path: Path) -> None:
+    """They would be one line: a corpus of one pair, a table of one row."""
+    (tmp_path / "x").write_bytes(b"a b\rc d\re f\r")
+    with pytest.raises(DataError, match="CR alone"):
+        list(read_lines(tmp_path / "x"))
+    (tmp_path / "x").write_bytes(b"a\rb\n")
+    assert list(read_lines(tmp_path / "x")) == ["a\rb"]
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+def test_a_meter_knows_what_was_read_of_a_file_that_was_closed(tmp_path: Path, pack) -> None:
+    """A short file is closed before anybody asks."""
+    path, meter = written(tmp_path, pack(b"a b\nc\n")), line_module.Meter()
+    assert list(read_lines(path, meter)) == ["a b", "c"]
+    assert meter.at(6) == path.stat().st_size
+    assert meter.at(3) < path.stat().st_size

@@ -71,6 +71,11 @@ def unsupported_options(search: Table) -> list[str]:
             f"length_normalization = '{options.length_normalization}' with length_penalty = {options.length_penalty} "
             "(replaced by power with 1.0)"
         )
+    elif options.method == "beam" and options.stop_rule == "heuristic" and options.length_penalty > 1:
+        lost.append(
+            f"stop_rule = 'heuristic' with length_penalty = {options.length_penalty} (transformers searches on, and "
+            "may find longer translations)"
+        )
     return lost
 
 

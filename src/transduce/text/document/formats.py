@@ -10,7 +10,7 @@ from pathlib import PurePath
 from typing import Literal, get_args
 
 from transduce.errors import DataError, SettingsError
-from transduce.text.document.charset import HEAD_BYTES, Declaration, DocumentText
+from transduce.text.document.charset import HEAD_BYTES, MAX_DOCUMENT_CHARACTERS, Declaration, DocumentText
 from transduce.text.document.html import html_charset, read_html
 from transduce.text.document.json_text import jsonl_units, read_json, read_jsonl
 from transduce.text.document.markdown import read_markdown
@@ -23,7 +23,7 @@ from transduce.text.document.table import csv_units, read_csv, read_tsv, tsv_uni
 from transduce.text.document.tmx import read_tmx, tmx_units
 from transduce.text.document.xliff import read_xliff, xliff_units
 from transduce.text.document.xml_document import xml_charset
-from transduce.text.lines import STDIN, Meter, open_bytes, peek_bytes, shown
+from transduce.text.lines import STDIN, Meter, check_line_ends, is_stream, open_bytes, peek_bytes, shown
 
 DocumentKind = Literal[
     "text", "tsv", "csv", "jsonl", "json", "srt", "vtt", "po", "xliff", "tmx", "html", "markdown", "android",
@@ -114,6 +114,9 @@ assert set(FORMATS) == set(get_args(DocumentKind))
 MARKED_UP = frozenset(name for name, one in FORMATS.items() if one.marked_up)
 """Formats with placeholders and tags, which are always copied."""
 
+BILINGUAL = frozenset[DocumentKind](("po", "xliff", "tmx"))
+"""Formats with texts beside their translations, which are kept."""
+
 _UNSUPPORTED = {
     **dict.fromkeys((".docx", ".doc", ".odt", ".rtf", ".pages"), "a document of a word processor; save it as HTML"),
     **dict.fromkeys((".xlsx", ".xls", ".ods", ".numbers"), "a spreadsheet; save it as CSV"),
@@ -165,6 +168,7 @@ def kind_by_content(head: bytes, name: str) -> DocumentKind | None:
     for magic, what in _OTHER_HEADS.items():
         if head.startswith(magic):
             raise DataError(_unsupported(name, what))
+    check_line_ends(head, name, f", {_LINES}")
     mark = next((mark for mark in (b"\xff\xfe", b"\xfe\xff") if head.startswith(mark)), None)
     codec = {None: "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}[mark]
     text = head[: HEAD_BYTES - 1 if len(head) >= HEAD_BYTES else len(head)].decode(codec, "ignore")
@@ -225,10 +229,21 @@ def with_mark(first: DocumentSegment, mark: str) -> DocumentSegment:
 def document_text(file: io.BufferedReader, path: str, kind: DocumentKind) -> DocumentText:
     """Return the text of a file in some format."""
     one, name = FORMATS[kind], shown(path)
-    text = DocumentText(file, name, one.declaration, typed=path == STDIN)
+    if one.columns:
+        check_line_ends(file.peek(HEAD_BYTES), name)
+    declaration = one.declaration
+    if kind == "properties" and not is_stream(path):
+        declaration = lambda _: _java_encoding(path)  # noqa: E731
+    text = DocumentText(file, name, declaration, typed=path == STDIN)
     if text.encoding.startswith("utf-16") and not one.utf16:
         raise DataError(f"{name}: is UTF-16, but {kind} must be UTF-8; convert it with `iconv -f UTF-16 -t UTF-8`")
     return text
+
+
+def _java_encoding(path: str) -> str | None:
+    """Look at all of a properties file: its first character that is no ASCII may come late."""
+    with open_bytes(path) as file:
+        return properties_charset(file.read(MAX_DOCUMENT_CHARACTERS))
 
 
 def detect_kind(path: str) -> DocumentKind:

@@ -264,6 +264,10 @@ def key_value(record: Any, key: str, where: str) -> str:
     """Return the text under a key, or under nested keys if there is no such key."""
     value = record
     for part in [key] if isinstance(record, dict) and key in record else key.split("."):
+        if isinstance(record, list):
+            raise DataError(
+                f"{where}: is a JSON array; write each of its objects on a line of its own, as `jq -c '.[]'` does"
+            )
         if not isinstance(value, dict):
             raise DataError(f"{where}: is not a JSON object with the key '{key}'; each line must be one such object")
         if part not in value:

@@ -60,11 +60,12 @@ def attributes(tag: str) -> dict[str, str]:
     return {one["name"].lower(): one["double"] or one["single"] or one["bare"] or "" for one in every}
 
 
-def xml_tokens(raw: str, opaque: Mapping[str, str], collapse: bool = True) -> Iterator[Token]:
+def xml_tokens(raw: str, opaque: Mapping[str, str], collapse: bool = True, protect: bool = True) -> Iterator[Token]:
     """Yield the tokens of well-formed XML content.
 
     Elements named in `opaque` are copied with their content; its value says whether they open or close a pair, or
-    stand alone. Of white space, line breaks with what surrounds them are gaps.
+    stand alone. `protect` also copies those that state that they are not to be translated. Of white space, line breaks
+    with what surrounds them are gaps.
     """
     inside: list[str] = []
     skipped, depth = "", 0
@@ -80,12 +81,20 @@ def xml_tokens(raw: str, opaque: Mapping[str, str], collapse: bool = True) -> It
                 inside = []
         elif not name:
             yield _other(token, collapse)
-        elif name in opaque and not found["close"] and not token.endswith("/>"):
+        elif (name in opaque or (protect and _is_protected(token))) and not found["close"] and not token.endswith("/>"):
             skipped, depth, inside = name, 1, [token]
         elif token.endswith("/>"):
             yield _whole(token, name, opaque)
         else:
             yield Token("code", token, role="close" if found["close"] else "open", name=name)
+
+
+def _is_protected(tag: str) -> bool:
+    """Whether a tag says that its content is not to be translated (ITS, XLIFF 1.2 and 2.0)."""
+    if "translate" not in tag and "mtype" not in tag:
+        return False
+    found = attributes(tag)
+    return found.get("translate") == "no" or found.get("mtype") in ("protected", "x-DNT")
 
 
 def _whole(raw: str, name: str, opaque: Mapping[str, str]) -> Token:

@@ -5,6 +5,7 @@ Values are translated in place; keys, comments and layout are kept.
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterator, Sequence
 
@@ -19,7 +20,9 @@ from transduce.text.document.xml_document import Tag, XmlDocument
 # Android: <string>, and <item> of <plurals> and <string-array>, unless translatable="false".
 
 _ANDROID_ESCAPES = {**ESCAPES, "'": "\\'", '"': '\\"', "\\": "\\\\"}
-_ANDROID_TOKEN = re.compile(r"\\u[0-9a-fA-F]{4}|\\.|[^\\]++|\\", re.DOTALL)
+_ANDROID_TOKEN = re.compile(r"\\u[0-9a-fA-F]{4}|\\.|\"|[^\\\"]++|\\", re.DOTALL)
+_ANDROID_REFERENCE = re.compile(r"\s*(?:@(?:null|empty|\+?(?:[\w.*]+:)?\w+/[\w.]+)|\?(?:[\w.*]+:)?(?:attr/)?\w+)\s*")
+"""Another resource or an attribute of the theme, which stands for the whole value."""
 
 
 def read_android(document: DocumentText, options: DocumentOptions) -> Iterator[DocumentSegment]:
@@ -44,29 +47,35 @@ def read_android(document: DocumentText, options: DocumentOptions) -> Iterator[D
             continue
         before = xml.take(begun.end)
         raw = xml.take(tag.begin)
+        if _ANDROID_REFERENCE.fullmatch(raw):
+            yield unchanged(before + raw)
+            continue
         cdata = only_cdata(raw)
         where = f"{document.name}:{begun.line}"
         if cdata is None:
             text = InlineText(_android_tokens(raw), _ANDROID_ESCAPES, where)
         else:
             text = InlineText(cdata_tokens(cdata), {}, where, never=CDATA_END)
-        yield _spliced(before, raw, text)
+        yield _spliced(before, raw, text, escaped_first="" if raw.lstrip().startswith(("@", "?")) else "@?")
     rest = xml.take()
     if rest:
         yield unchanged(rest)
 
 
 def _android_tokens(raw: str) -> Iterator[Token]:
-    """Yield the tokens of a string, with the escapes of Android inside text; `xliff:g` elements are copied."""
+    """Yield the tokens of a string, with the escapes of Android inside text.
+
+    `xliff:g` elements are copied, and so are quotes that are not escaped, which keep the white space between them.
+    """
     for token in xml_tokens(raw, {"g": "single"}):
-        if token.kind != "text" or token.raw != token.text or "\\" not in token.raw:
+        if token.kind != "text" or token.raw != token.text or not re.search(r'[\\"]', token.raw):
             yield token
             continue
         for piece in _ANDROID_TOKEN.findall(token.raw):
-            if not piece.startswith("\\"):
-                yield plain(piece)
-            elif piece == "\\":
+            if piece in ("\\", '"'):
                 yield Token("code", piece)
+            elif not piece.startswith("\\"):
+                yield plain(piece)
             elif piece[1] in "'\"\\@?":
                 yield Token("text", piece, piece[1])
             elif piece[1] == "u" and len(piece) == 6 and not 0xD800 <= int(piece[2:], 16) < 0xE000:
@@ -75,12 +84,17 @@ def _android_tokens(raw: str) -> Iterator[Token]:
                 yield Token("code", piece)
 
 
-def _spliced(before: str, raw: str, text: InlineText, after: str = "", is_ascii: bool = False) -> DocumentSegment:
+def _spliced(
+    before: str, raw: str, text: InlineText, after: str = "", is_ascii: bool = False, escaped_first: str = ""
+) -> DocumentSegment:
+    """Return a segment of one text; a translation that begins with one of `escaped_first` gets a backslash."""
     if not text.has_words:
         return unchanged(before + raw + after)
 
     def write(translations: Sequence[str]) -> str:
         written = text.write(translations[0])
+        if written.lstrip()[:1] in tuple(escaped_first):
+            written = written.replace(written.lstrip()[0], f"\\{written.lstrip()[0]}", 1)
         return before + (json_ascii(written) if is_ascii else written) + after
 
     return DocumentSegment((text.text,), write, before + raw + after)
@@ -97,7 +111,7 @@ _PROPERTY_ESCAPES = {"\\": "\\\\"}
 def properties_charset(head: bytes) -> str | None:
     """Return Latin-1 for a file that is not UTF-8: Java reads either."""
     try:
-        head[: head.rfind(b"\n") + 1].decode("utf-8")
+        codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:
         return "latin-1"
     return None

@@ -1,17 +1,18 @@
 """TSV and CSV: some columns of each row are translated, all others are kept.
 
 In TSV, quotes are text and a row is a line. In CSV (RFC 4180) a quoted field may have delimiters, line breaks and
-doubled quotes; the delimiter is a comma, a semicolon, a tab or a vertical bar, whichever is most frequent in the first
-line. Rows are read one by one.
+doubled quotes. The delimiter is the one that a first line `sep=;` states, as spreadsheets write it; otherwise a comma,
+a semicolon, a tab or a vertical bar: the one that gives the first rows equally many columns, or else the most frequent
+in the first line. Rows are read one by one.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple
 
 from transduce.config import counted
@@ -26,6 +27,11 @@ SOURCE_NAMES = frozenset({"source", "src", "source_text", "input"})
 TARGET_NAMES = frozenset({"target", "tgt", "trg", "target_text", "output", "translation"})
 """Names of columns by which the first row is taken for a header."""
 
+_STATED = re.compile(r'"?sep=([^\w" ])"?')
+"""A first line that states the delimiter."""
+_LOOKAHEAD = 16
+"""Lines that are compared where the first one has several possible delimiters."""
+_OPEN = re.compile(r' *+"')
 _CLOSED = re.compile(r'[^"]*+(?:""[^"]*+)*+"')
 """The rest of a quoted field."""
 _QUOTED = re.compile(r'"[^"]*"?')
@@ -52,8 +58,14 @@ class Table:
         self.name, self._quoted = document.name, quoted
         lines = document.lines()
         first = next(lines, None)
-        self._lines = lines if first is None else chain([first], lines)
-        self.delimiter = _delimiter(first.text) if quoted and first is not None else "\t"
+        stated = _STATED.fullmatch(first.text) if quoted and first is not None else None
+        self.preamble = "" if stated is None or first is None else first.raw
+        """A first line that states the delimiter."""
+        begun = [] if stated or first is None else [first]
+        if quoted and begun and _candidates(begun[0].text):
+            begun += islice(lines, _LOOKAHEAD)
+        self._lines = chain(begun, lines)
+        self.delimiter = stated[1] if stated else _delimiter([line.text for line in begun]) if quoted else "\t"
 
     def rows(self) -> Iterator[Row]:
         """Yield the rows."""
@@ -66,23 +78,27 @@ class Table:
 
     def value(self, cell: str) -> str:
         """Return what a cell means."""
-        return cell[1:-1].replace('""', '"') if self._quoted and cell.startswith('"') else cell
+        if not self._quoted or not (quoted := cell.strip(" ")).startswith('"'):
+            return cell
+        return quoted[1:-1].replace('""', '"')
 
     def cell(self, value: str, before: str = "") -> str:
         """Return a value as a cell, quoted if necessary or if the cell was before."""
         if not self._quoted:
             return re.sub(r"[\t\r\n]", " ", value)
-        if not before.startswith('"') and not re.search(f'[{re.escape(self.delimiter)}\r\n]|^"', value):
+        was_quoted = before.lstrip(" ").startswith('"')
+        if not was_quoted and not re.search(f'[{re.escape(self.delimiter)}\r\n]|^ *"', value):
             return value
         doubled = value.replace('"', '""')
-        return f'"{doubled}"'
+        begin, end = (before.index('"'), before.rindex('"') + 1) if was_quoted else (0, len(before))
+        return f'{before[:begin]}"{doubled}"{before[end:]}'
 
     def _row(self, first: Line) -> Row:
         """Read a record, which takes further lines while a quoted field is open."""
         cells, line, place, size = list[str](), first, 0, 0
         while True:
-            if line.text.startswith('"', place):
-                begun, end = ['"'], place + 1
+            if (opened := _OPEN.match(line.text, place)) is not None:
+                begun, end = [opened.group()], opened.end()
                 while (found := _CLOSED.match(line.text, end)) is None:
                     begun += [line.text[end:], line.end]
                     size += len(line.text)
@@ -90,8 +106,10 @@ class Table:
                     if following is None:
                         raise DataError(f"{self.name}:{first.number}: a quoted field is not closed; add its quote")
                     line, end = following, 0
-                cells.append("".join([*begun, found.group()]))
                 end = found.end()
+                while end < len(line.text) and line.text[end] == " " != self.delimiter:
+                    end += 1
+                cells.append("".join([*begun, found.group(), line.text[found.end() : end]]))
                 if end < len(line.text) and line.text[end] != self.delimiter:
                     raise DataError(
                         f"{self.name}:{line.number}: text follows the closing quote of a field; quote all of the "
@@ -153,16 +171,29 @@ def _side_columns(cells: Sequence[str]) -> tuple[str, str] | None:
     return (found[0], found[1]) if found[0] and found[1] else None
 
 
-def unnamed_columns(line: str, quoted: bool) -> int | None:
-    """Count the columns of a first line that does not name those of source and target; None where it does."""
-    delimiter = _delimiter(line) if quoted else "\t"
+def unnamed_columns(lines: Iterable[str], quoted: bool) -> int | None:
+    """Count the columns of a table whose first row does not name those of source and target; None where it does."""
+    first, *others = [*islice(lines, _LOOKAHEAD + 1)] or [""]
+    stated = _STATED.fullmatch(first) if quoted else None
+    delimiter = stated[1] if stated else _delimiter([first, *others]) if quoted else "\t"
+    line = others[0] if stated and others else first
     cells = (_QUOTED.sub(lambda found: found[0].replace(delimiter, " "), line) if quoted else line).split(delimiter)
     return None if _side_columns([cell.strip('"') for cell in cells]) else len(cells)
 
 
-def _delimiter(line: str) -> str:
+def _candidates(line: str) -> bool:
+    """Whether a first line has several possible delimiters."""
     outside = _QUOTED.sub("", line)
-    return max(DELIMITERS, key=outside.count)
+    return sum(delimiter in outside for delimiter in DELIMITERS) > 1
+
+
+def _delimiter(lines: Sequence[str]) -> str:
+    """Return the delimiter that is as frequent in all lines, or the one that is most frequent in the first."""
+    rows = _QUOTED.sub("", "\n".join(lines)).split("\n")
+    if not _candidates(lines[0]):
+        return max(DELIMITERS, key=rows[0].count)
+    counts = {delimiter: [row.count(delimiter) for row in rows if row.strip()] for delimiter in DELIMITERS}
+    return max(DELIMITERS, key=lambda one: (min(counts[one]) == max(counts[one]) > 0, counts[one][0]))
 
 
 # Translation.
@@ -189,6 +220,8 @@ def read_table(document: DocumentText, options: DocumentOptions, quoted: bool) -
         into = table.column(target, header) if target in names or counted(target) else None
     elif sources:
         raise SettingsError("give the column that the translation is written to with --target-column")
+    if table.preamble:
+        yield unchanged(table.preamble)
     if header is not None:
         appended = table.delimiter + table.cell(target) if target is not None and into is None else ""
         original = table.delimiter.join(header.cells) + header.end

@@ -90,8 +90,10 @@ def read_tmx(document: DocumentText, options: DocumentOptions) -> Iterator[Docum
         raise SettingsError(f"{document.name}: a TMX file needs the language to write; give --target-language")
     memory = _Memory(XmlDocument(document))
     for end in memory.units():
-        source = memory.find(options.source_language or memory.source_language)
-        target = memory.find(options.target_language)
+        language = options.source_language or memory.source_language
+        if language is None:
+            raise SettingsError(f"{document.name}: the header names no source language; give --source-language")
+        source, target = memory.find(language), memory.find(options.target_language)
         done = target is not None and memory.inner(target).strip() and not options.retranslate
         if source is None or source is target or done:
             yield unchanged(memory.xml.take(end.end))

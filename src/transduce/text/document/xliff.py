@@ -46,7 +46,7 @@ def inline_text(raw: str, where: str) -> InlineText:
 def plain_text(raw: str, where: str) -> str:
     """Return the text of an element without markup, on one line."""
     cdata = only_cdata(raw)
-    tokens: Iterator[Token] = xml_tokens(raw, OPAQUE) if cdata is None else cdata_tokens(cdata)
+    tokens: Iterator[Token] = xml_tokens(raw, OPAQUE, protect=False) if cdata is None else cdata_tokens(cdata)
     text = "".join(" " if token.kind == "gap" else token.text for token in tokens)
     return normalise(" ".join(text.split()), where)
 
@@ -138,6 +138,7 @@ def read_xliff(document: DocumentText, options: DocumentOptions) -> Iterator[Doc
     found, first = _Xliff(document), True
     for unit, end in found.units():
         assert unit.source is not None and found.root is not None
+        _check_languages(found, options, unit.open.line)
         if first and found.version == 2 and options.target_language and found.target_language is None:
             yield _with_language(found, options.target_language)
         first = False
@@ -151,6 +152,20 @@ def read_xliff(document: DocumentText, options: DocumentOptions) -> Iterator[Doc
     rest = found.xml.take()
     if rest:
         yield unchanged(rest)
+
+
+def _check_languages(found: _Xliff, options: DocumentOptions, line: int) -> None:
+    """Reject a file in other languages: its targets would state a language that they are not in."""
+    sides = {
+        "from": (found.source_language, options.source_language),
+        "into": (found.target_language, options.target_language),
+    }
+    for side, (stated, used) in sides.items():
+        if stated and used and are_different(stated, used):
+            raise DataError(
+                f"{found.xml.name}:{line}: is a translation {side} '{stated[:40]}', but the model translates {side} "
+                f"'{used}'; choose another model, or correct the language in the file"
+            )
 
 
 def _with_language(found: _Xliff, language: str) -> DocumentSegment:
@@ -215,7 +230,21 @@ def xliff_units(document: DocumentText, options: DocumentOptions) -> Iterator[Un
         yield Unit(source, target, line, reason)
 
 
+_SAME = {"nb": "no", "nn": "no", "iw": "he", "in": "id", "ji": "yi", "jw": "jv", "tl": "fil", "sh": "sr"}
+"""Codes that tools use for one another."""
+
+
 def same_language(one: str, other: str) -> bool:
     """Whether two tags name the same language; a tag without a region means any."""
-    first, second = (tag.lower().replace("_", "-").split("-") for tag in (one, other))
+    first, second = map(_subtags, (one, other))
     return first == second or (first[0] == second[0] and 1 in (len(first), len(second)))
+
+
+def are_different(one: str, other: str) -> bool:
+    """Whether two tags surely name different languages: codes of two and three letters are not compared."""
+    first, second = (_subtags(tag)[0] for tag in (one, other))
+    return len(first) == len(second) and _SAME.get(first, first) != _SAME.get(second, second)
+
+
+def _subtags(tag: str) -> list[str]:
+    return tag.lower().replace("_", "-").split("-")

@@ -11,7 +11,8 @@ import pytest
 from tests.unit.text.document.example import BILINGUAL, EXAMPLES, FILES, Read
 from transduce.cli import corpus_options, translate
 from transduce.errors import DataError, SettingsError
-from transduce.text.document.formats import FORMATS, PAIRED, Document, detect_kind, kind_by_name
+from transduce.text.document.formats import FORMATS, PAIRED, Document, detect_kind, kind_by_name, read_units
+from transduce.text.document.segment import NO_OPTIONS
 
 VARIANTS = ("as it is", "CRLF", "BOM", "no last line end", "UTF-16", "UTF-16 big-endian")
 UTF16 = {"UTF-16": codecs.BOM_UTF16_LE, "UTF-16 big-endian": codecs.BOM_UTF16_BE}
@@ -101,6 +102,7 @@ def test_plain_text_is_not_taken_for_something_else(tmp_path: Path) -> None:
         ("a.pdf.gz", b"", "extract its text"),
         ("a.xml", b'<?xml version="1.0"?><other/>', "XML of an unknown kind"),
         ("a.txt", b"PK\x03\x04...", "archive"),
+        ("a.txt", b"a\rb\rc\r", "CR alone"),
         ("a", b"%PDF-1.7", "PDF"),
     ],
 )
@@ -117,6 +119,7 @@ def test_what_cannot_be_read_is_rejected_unless_its_lines_are_wanted(
 MALFORMED = {
     "an open quote": ("csv", b'a,b\n1,"x\n2,y\n', {"fields": ("2",)}, ":2: a quoted field is not closed"),
     "text behind a quote": ("csv", b'1,"x"y\n', {"fields": ("2",)}, ":1: text follows the closing quote"),
+    "line ends of old Macs": ("csv", b"a,b\rc,d\re,f", {"fields": ("2",)}, "CR alone"),
     "a short row": ("csv", b"a,b\nc\n", {"fields": ("2",)}, ":2: no column 2"),
     "no such column": ("csv", b"text,b\n", {"fields": ("txet",)}, ":1: the header has no column 'txet'; did you mean"),
     "a short line": ("tsv", b"a\tb\nc\n", {"fields": ("2",)}, ":2: no column 2"),
@@ -199,3 +202,16 @@ def test_a_declared_encoding_is_kept(kind: str, declared: str, encoding: str) ->
     if kind == "po":
         with pytest.raises(DataError, match="koi8_r"):
             found.written(lambda _: "é")
+
+
+def test_a_properties_file_is_latin_1_if_any_of_its_lines_is(tmp_path: Path) -> None:
+    for content in (b"a = b\n" * 2000 + b"c = f\xfcr\n", b"c = f\xfcr", "c = für".encode()):
+        (tmp_path / "x.properties").write_bytes(content)
+        found = Read("properties", content, "x.properties")
+        assert found.texts[-1] == "für" and found.written() == content
+
+
+def test_a_json_array_to_train_on_says_how_to_write_its_lines(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text('[{"source": "a", "target": "b"}]\n')
+    with pytest.raises(DataError, match="jq -c"):
+        list(read_units(str(tmp_path / "x.json"), "jsonl", NO_OPTIONS))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.unit.text.document.example import Read, translated
 from transduce.errors import DataError
+from transduce.text.document.formats import read_units
+from transduce.text.document.segment import NO_OPTIONS
 
 
 def test_columns_are_numbers_from_1_or_names_of_a_header() -> None:
@@ -38,3 +42,23 @@ def test_a_column_has_the_language_of_each_row() -> None:
     assert [segment.target_language for segment in found.segments] == [None, "de", "fr"]
     with pytest.raises(DataError, match=":2: has no target language"):
         Read("tsv", b"x\ta\n\tb\n", fields=("2",), language_field="1")
+
+
+def test_a_first_line_of_a_spreadsheet_states_the_delimiter(tmp_path: Path) -> None:
+    content = 'sep=;\r\nid;text\r\n1;"a, b"\r\n'
+    assert translated("csv", content, fields=("text",)) == 'sep=;\r\nid;text\r\n1;"A, B"\r\n'
+    (tmp_path / "x.csv").write_text("sep=|\nsource|target\na;a|b,b\n")
+    (unit,) = read_units(str(tmp_path / "x.csv"), "csv", NO_OPTIONS)
+    assert unit[:3] == ("a;a", "b,b", 3)
+
+
+def test_the_delimiter_is_what_gives_rows_equally_many_columns() -> None:
+    """Decimal commas are more frequent in the first row than what separates the cells."""
+    assert translated("csv", "1,5;2,5;x,y,z\n2;3;a, b\n", fields=("3",)) == "1,5;2,5;X,Y,Z\n2;3;A, B\n"
+    assert translated("csv", "a|b,c,d\n", fields=("2",)) == "a|b,C,d\n"
+
+
+def test_a_cell_may_have_spaces_around_its_quotes() -> None:
+    assert translated("csv", '1, "a, ""b""" ,c\n', fields=("2",)) == '1, "A, ""B""" ,c\n'
+    assert translated("csv", '1, "a"\n', lambda _: 'x "y"', fields=("2",)) == '1, "x ""y"""\n'
+    assert translated("csv", '1,\t"a\n', fields=("2",)) == '1,\t"A\n'

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from tests.unit.text.document.example import FILES, Read, translated
+from transduce.errors import DataError
+from transduce.text.document.formats import DocumentOptions, read_units
 
 HEAD = '<xliff version="{}"><file source-language="en">\n{}\n</file></xliff>'
 
@@ -56,3 +62,27 @@ def test_version_2_sets_the_state_of_the_segment_and_the_language_of_the_documen
     content = HEAD.format("2.0", body)
     assert '<xliff version="2.0" trgLang="de">' in translated("xliff", content, target_language="de")
     assert translated("xliff", content.replace("2.0", "2.1"), target_language="de").count("trgLang") == 1
+
+
+def test_what_is_marked_as_not_to_be_translated_is_copied_and_still_trained_on(tmp_path: Path) -> None:
+    """`mrk` in 1.2 and 2.0; a pair to train on has all its words."""
+    for version, mark in (("1.2", 'mtype="protected"'), ("2.0", 'id="m" translate="no"')):
+        source = f"<source>the <mrk {mark}>Brand <x/></mrk> is <mrk>new</mrk></source>"
+        names = ("trans-unit", "") if version == "1.2" else ("unit", "segment")
+        body = source
+        for name in filter(None, reversed(names)):
+            body = f"<{name}>{body}</{name}>"
+        assert f"THE <mrk {mark}>Brand <x/></mrk> IS <mrk>NEW</mrk></target>" in unit(version, body)
+        path = tmp_path / "pairs.xlf"
+        path.write_text(HEAD.format(version, body.replace("</source>", "</source><target>x</target>")))
+        assert [one.source for one in read_units(str(path), "xliff", DocumentOptions())] == ["the Brand is new"]
+
+
+def test_a_file_in_other_languages_is_rejected() -> None:
+    body = '<trans-unit id="1"><source>yes</source></trans-unit>'
+    content = HEAD.format("1.2", body).replace("<file", '<file target-language="nb-NO"').encode()
+    for languages in ({"source_language": "en-US", "target_language": "no"}, {"target_language": "nob_Latn"}, {}):
+        assert Read("xliff", content, **languages).texts == ["yes"]
+    for languages, words in (({"target_language": "de"}, "into 'nb-NO'"), ({"source_language": "fr"}, "from 'en'")):
+        with pytest.raises(DataError, match=words):
+            Read("xliff", content, **languages)
