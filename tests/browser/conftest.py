@@ -16,7 +16,7 @@ from tests.unit.inspection.run_example import check, folder_of, moment, update
 
 NAME = "<script>hit()</script>"
 """The name of the model."""
-SIZES = {"desktop": (1440, 900), "phone": (390, 844)}
+SIZES = {"desktop": (1440, 900), "phone": (390, 844), "small": (320, 640), "large": (3840, 2160)}
 
 
 WATCH = """
