@@ -46,6 +46,10 @@ const TABS = {
 // Whether a model has what a tab shows.
 const supports = ({ views = [] }, tab) => !TABS[tab].needs || [TABS[tab].needs].flat().some((one) => views.includes(one));
 
+// Not every model translates.
+const USES = { language_modeling: "Generate", text_encoding: "Predict" };
+const titleOf = (tab, model) => (tab === "translate" && USES[model?.task]) || TABS[tab].title;
+
 const byId = (id) => document.getElementById(id);
 
 class App {
@@ -94,6 +98,7 @@ class App {
 
   markTabs() {
     for (const link of byId("tabs").children) {
+      link.textContent = titleOf(link.dataset.tab, this.session.model);
       link.toggleAttribute("aria-current", false);
       if (link.dataset.tab === this.tab) link.setAttribute("aria-current", "page");
       link.hidden = !supports(this.session.model, link.dataset.tab) && link.dataset.tab !== this.tab;
@@ -137,7 +142,7 @@ class App {
     }
     for (const [name, { root }] of Object.entries(this.panels)) root.hidden = name !== tab;
     byId("subject").hidden = !TABS[tab].bar;
-    document.title = `${TABS[tab].title} · transduce studio`;
+    document.title = `${titleOf(tab, this.session.model)} · transduce studio`;
     this.markTabs();
     if (state) this.panels[tab].panel.restore?.(state);
     this.updatePanel();
@@ -149,7 +154,7 @@ class App {
     if (!this.tab) return; // the page is starting
     this.bar?.update();
     this.markTabs();
-    const { title } = TABS[this.tab], able = supports(this.session.model, this.tab), { root, panel } = this.panels[this.tab];
+    const title = titleOf(this.tab, this.session.model), able = supports(this.session.model, this.tab), { root, panel } = this.panels[this.tab];
     byId("unable")?.remove();
     root.hidden = !able;
     if (able) panel.update?.();
@@ -205,7 +210,12 @@ class App {
 
   failed(error) {
     if (error.name === "AbortError") return;
-    const notice = h("p", { class: "notice" }, error.message, h("button", { type: "button", onclick: () => notice.remove() }, "Dismiss"));
+    const again = h("button", { type: "button", onclick: () => {
+      notice.remove();
+      this.session.retry();
+      this.updatePanel();
+    } }, "Try again");
+    const notice = h("p", { class: "notice" }, h("span", {}, error.message), error.isPassing ? again : null, h("button", { type: "button", onclick: () => notice.remove() }, "Dismiss"));
     replace(byId("notices"), notice);
   }
 }
