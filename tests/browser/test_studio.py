@@ -179,16 +179,21 @@ def test_a_saved_page_works_without_a_server(visit: Visit, tmp_path: Path) -> No
 
 
 @pytest.mark.long
-def test_axe_finds_no_serious_violation(visit: Visit) -> None:
+@pytest.mark.parametrize(("size", "scheme"), [("desktop", "light"), ("phone", "dark")])
+def test_axe_finds_no_serious_violation(chromium: Any, address: str, size: str, scheme: str) -> None:
     axe = pytest.importorskip(
         "axe_playwright_python.base", reason="axe-playwright-python is not installed; `make test-browser` installs it"
     )
     script = (Path(axe.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
+    visit = Visit(chromium, address, size, scheme)
     page = visit.open("#/translate")
     visit.translate(TEXT)
-    for name in VIEWS:
-        page.locator(f"[data-tab={name}]").click()
-        page.wait_for_timeout(800)
+
+    def examine(name: str) -> None:
+        page.wait_for_load_state("networkidle")
+        page.wait_for_timeout(400)
+        for part in page.locator(".panel:not([hidden]) details").all():
+            part.evaluate("part => { part.open = true; }")
         page.evaluate(script)
         found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
         bad = [
@@ -197,6 +202,28 @@ def test_axe_finds_no_serious_violation(visit: Visit) -> None:
             if one["impact"] in ("serious", "critical")
         ]
         assert bad == [], f"{name}: {bad}"
+
+    for name in VIEWS:
+        page.locator(f"[data-tab={name}]").click()
+        examine(name)
+        if name == "attention":
+            page.locator("[data-head='2.1']").click()
+            page.locator(".panel-attention .token-strip button").nth(1).click()
+            page.locator(".neuron-place button").click()
+            examine("one row of a head")
+        if name == "intervene":
+            page.locator(".board button:not(.head)").nth(1).click()
+            page.get_by_text("Intact model").wait_for()
+            examine("an intervention")
+        if name == "inside":
+            for part in ("attribution", "heads"):
+                page.locator(f"[data-part={part}]").click()
+                examine(part)
+        if name == "paper":
+            while not (following := page.locator(".tour-foot .primary")).is_disabled():
+                following.click()
+                examine(page.locator(".tour-count").inner_text())
+    visit.context.close()
 
 
 @pytest.mark.long
