@@ -43,8 +43,12 @@ const TABS = {
   paper: { title: "The paper", panel: tourPanel, bar: false },
 };
 
+// While every run still trains, there is none: only the curves can be shown.
+const NO_MODEL = { index: null, name: "No model", task: "translation", views: [], kinds: {}, examples: [], run: null };
+
 // Whether a model has what a tab shows.
-const supports = ({ views = [] }, tab) => !TABS[tab].needs || [TABS[tab].needs].flat().some((one) => views.includes(one));
+const supports = (model, tab) => (model === NO_MODEL ? tab === "runs" : hasView(model, tab));
+const hasView = ({ views = [] }, tab) => !TABS[tab].needs || [TABS[tab].needs].flat().some((one) => views.includes(one));
 
 // Not every model translates.
 const USES = { language_modeling: "Generate", text_encoding: "Predict" };
@@ -109,9 +113,10 @@ class App {
 
   // Restore everything that a link names; `first`: with an example if it names no text.
   open(link, first = false) {
-    const { session } = this, model = session.models.find((one) => one.index === link.model) ?? session.model ?? session.models[0];
+    const { session } = this, model = session.models.find((one) => one.index === link.model) ?? session.model ?? session.models[0] ?? NO_MODEL;
     if (model !== session.model) session.model = model;
     this.chooser.value = String(model.index);
+    this.chooser.hidden = model === NO_MODEL;
     session.options = link.options;
     session.at = link.at;
     const text = link.text ?? (first ? model.examples?.[0] ?? "" : session.text);
@@ -119,7 +124,7 @@ class App {
     session.setText(text);
     session.emit("model");
     if (link.force) this.forceLater(link.force);
-    this.go(Object.hasOwn(TABS, link.tab ?? "") ? link.tab : "start", link.view);
+    this.go(model === NO_MODEL ? "runs" : Object.hasOwn(TABS, link.tab ?? "") ? link.tab : "start", link.view);
   }
 
   // A link with forced tokens: once its sentence is recorded, force them.

@@ -39,6 +39,8 @@ export function runsPanel(root, app) {
 
   function showStages() {
     view?.destroy();
+    input.hidden = !session.models.length;
+    if (input.hidden) return replace(stagePlace, h("p", {}, "No model has been saved yet. Once the training has ended, start the studio again to watch its checkpoints translate."));
     const models = stages.map((index) => session.models.find((one) => one.index === index) ?? session.model);
     drawPickers();
     if (!text) return replace(stagePlace, h("p", { class: "empty" }, "Type a sentence that the model can read."));
