@@ -127,7 +127,7 @@ bench-language-model: .venv/.developer ## A small GPT against a plain torch trai
 	@$(BIN)/python bench/language_model.py
 
 bench-studio: .venv/.browser ## Latency of everything one does in the studio, in a real browser, with a small and a base model; STUDIO="--rounds 2" for less (minutes; Chromium must be installed)
-	@$(BIN)/python bench/studio.py $(STUDIO)
+	@$(BIN)/python -m bench.studio $(STUDIO)
 
 bench-tagging: .venv/.developer ## What pre-training adds to tagging with a small BERT, three seeds (a quarter of an hour)
 	@$(BIN)/python bench/tagging.py

@@ -14,21 +14,16 @@ frame; 16.7 ms are 60 frames a second. The last line is one JSON object.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import random
-import re
-import shutil
 import statistics
-import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from tests.browser.served import MISSING, browser, chromium_path, studio
 
 from transduce.model_folder import ModelFolder, save_model
 from transduce.models.catalog import build
@@ -75,26 +70,6 @@ def save_random(model: Model, folder: Path) -> Path:
     search = {"method": "beam", "beam_size": 4, "max_length": LENGTH, "min_length": LENGTH}
     save_model(folder, ModelFolder(built, model.config, tokenizer, tokenizer, {"search": search}), "random weights")
     return folder
-
-
-@contextlib.contextmanager
-def serving(folder: Path) -> Iterator[str]:
-    """Run a studio; its address."""
-    command = [sys.executable, "-m", "transduce", "studio", str(folder), "--no-browser"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:
-        assert process.stderr is not None
-        printed = []
-        for line in process.stderr:
-            printed.append(line)
-            if "stop with Ctrl-C" in line:
-                break
-        found = re.search(r"http://127\.0\.0\.1:\d+", "".join(printed))
-        if found is None:
-            raise SystemExit("".join(printed))
-        try:
-            yield found[0]
-        finally:
-            process.terminate()
 
 
 class Bench:
@@ -269,16 +244,15 @@ def main() -> None:
     given = parser.parse_args()
     from playwright.sync_api import sync_playwright
 
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    path = chromium_path()
     if path is None:
-        raise SystemExit("no Chromium is installed; install the package chromium of your system")
+        raise SystemExit(MISSING)
     found: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory() as place, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+    with tempfile.TemporaryDirectory() as place, browser(sync_playwright, path) as chromium:
         for name in given.models:
             model = MODELS[name]
-            with serving(save_random(model, Path(place) / name)) as address:
-                page = browser.new_page(viewport={"width": 1440, "height": 900})
+            with studio(str(save_random(model, Path(place) / name))) as address:
+                page = chromium.new_page(viewport={"width": 1440, "height": 900})
                 bench = Bench(page, address, words(model.vocabulary)[:400])
                 for _ in range(given.rounds + 1):
                     interactions(bench)
@@ -291,7 +265,6 @@ def main() -> None:
                 print(f"  {key:<30}{value:8.1f}")
             for key, value in found[name]["frames"].items():
                 print(f"  {key:<30}{value}", flush=True)
-        browser.close()
     print(json.dumps(found))
 
 

@@ -18,6 +18,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+from tests.browser.served import MISSING, browser, chromium_path
 from tests.unit.cli.example import RECIPE
 from tests.unit.training.example import recipe
 from transduce.cli.main import run
@@ -87,12 +88,8 @@ def chromium() -> Iterator[Any]:
     sync_api = pytest.importorskip(
         "playwright.sync_api", reason="playwright is not installed; `make test-browser` installs it"
     )
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    path = chromium_path()
     if path is None:
-        pytest.skip("no Chromium is installed; install the package chromium of your system")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=path, args=["--no-sandbox", "--disable-background-networking", "--disable-component-update"]
-        )
-        yield browser
-        browser.close()
+        pytest.skip(MISSING)
+    with browser(sync_api.sync_playwright, path) as found:
+        yield found

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,12 +10,13 @@ from typing import Any
 import pytest
 
 from tests.browser.payloads import PAYLOADS, WORDS
+from tests.browser.served import studio
 from tests.torture.served_model import save_random_model
 from tests.unit.inspection.run_example import check, folder_of, moment, update
 
 NAME = "<script>hit()</script>"
 """The name of the model."""
-SIZES = {"desktop": (1440, 900), "phone": (390, 844)}
+SIZES = {"desktop": (1440, 900), "phone": (390, 844), "small": (320, 640), "large": (3840, 2160)}
 
 
 WATCH = """
@@ -47,25 +44,6 @@ def address(model: Path) -> Iterator[str]:
     """The address of a running studio."""
     with studio(f"{NAME}={model}") as found:
         yield found
-
-
-@contextlib.contextmanager
-def studio(*folders: str) -> Iterator[str]:
-    """Start a studio and return its address."""
-    command = [sys.executable, "-m", "transduce", "studio", *folders, "--no-browser"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:
-        assert process.stderr is not None
-        printed = []
-        for line in process.stderr:
-            printed.append(line)
-            if "stop with Ctrl-C" in line:
-                break
-        found = re.search(r"http://127\.0\.0\.1:\d+", "".join(printed))
-        assert found is not None, "".join(printed)
-        try:
-            yield found[0]
-        finally:
-            process.terminate()
 
 
 class Visit:

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.browser.conftest import Visit, studio
+from tests.browser.conftest import Visit
 from tests.browser.payloads import OUTSIDE, PAYLOADS, SAMPLE, WORDS
+from tests.browser.served import studio
 from transduce.inspection.maps import AttentionMaps
 from transduce.model_folder import ModelFolder, save_model
 from transduce.models.bert import BertConfig

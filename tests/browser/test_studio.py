@@ -103,7 +103,7 @@ def test_a_masked_word_and_a_head_change_the_probability_as_in_python(visit: Vis
 
 @pytest.mark.long
 def test_every_view_opens_without_an_error_at_each_size(chromium: Any, address: str) -> None:
-    for size, scheme in (("desktop", "light"), ("phone", "dark")):
+    for size, scheme in (("desktop", "light"), ("phone", "dark"), ("small", "light"), ("large", "dark")):
         visit = Visit(chromium, address, size, scheme)
         for name in VIEWS:
             page = visit.open(f"#/{name}")
@@ -179,16 +179,21 @@ def test_a_saved_page_works_without_a_server(visit: Visit, tmp_path: Path) -> No
 
 
 @pytest.mark.long
-def test_axe_finds_no_serious_violation(visit: Visit) -> None:
+@pytest.mark.parametrize(("size", "scheme"), [("desktop", "light"), ("phone", "dark")])
+def test_axe_finds_no_serious_violation(chromium: Any, address: str, size: str, scheme: str) -> None:
     axe = pytest.importorskip(
         "axe_playwright_python.base", reason="axe-playwright-python is not installed; `make test-browser` installs it"
     )
     script = (Path(axe.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
+    visit = Visit(chromium, address, size, scheme)
     page = visit.open("#/translate")
     visit.translate(TEXT)
-    for name in VIEWS:
-        page.locator(f"[data-tab={name}]").click()
-        page.wait_for_timeout(800)
+
+    def examine(name: str) -> None:
+        page.wait_for_load_state("networkidle")
+        page.wait_for_timeout(400)
+        for part in page.locator(".panel:not([hidden]) details").all():
+            part.evaluate("part => { part.open = true; }")
         page.evaluate(script)
         found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
         bad = [
@@ -197,3 +202,86 @@ def test_axe_finds_no_serious_violation(visit: Visit) -> None:
             if one["impact"] in ("serious", "critical")
         ]
         assert bad == [], f"{name}: {bad}"
+
+    for name in VIEWS:
+        page.locator(f"[data-tab={name}]").click()
+        examine(name)
+        if name == "attention":
+            page.locator("[data-head='2.1']").click()
+            page.locator(".panel-attention .token-strip button").nth(1).click()
+            page.locator(".neuron-place button").click()
+            examine("one row of a head")
+        if name == "intervene":
+            page.locator(".board button:not(.head)").nth(1).click()
+            page.get_by_text("Intact model").wait_for()
+            examine("an intervention")
+        if name == "inside":
+            for part in ("attribution", "heads"):
+                page.locator(f"[data-part={part}]").click()
+                examine(part)
+        if name == "paper":
+            while not (following := page.locator(".tour-foot .primary")).is_disabled():
+                following.click()
+                examine(page.locator(".tour-count").inner_text())
+    visit.context.close()
+
+
+@pytest.mark.long
+def test_subtitles_are_translated_between_their_times(visit: Visit, model: Path) -> None:
+    page = visit.open("#/translate")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    visit.translate("1\n00:00:01,000 --> 00:00:02,500\nban der fis\n\n2\n00:00:03,000 --> 00:00:04,000\ngon ban")
+    page.locator(".sentence .foot").nth(1).wait_for()
+    assert page.locator(".sentence").count() == 2
+    page.get_by_role("button", name="Copy translation").click()
+    page.locator("#toast", has_text="Copied").wait_for()
+    first, second = load_translator(model).translate(["ban der fis", "gon ban"])
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied == f"1\n00:00:01,000 --> 00:00:02,500\n{first}\n\n2\n00:00:03,000 --> 00:00:04,000\n{second}"
+    visit.check()
+
+
+@pytest.mark.long
+def test_words_are_forced_and_forbidden_by_chips(visit: Visit) -> None:
+    page = visit.open("#/translate")
+    visit.translate(TEXT)
+    before = _tokens(page)
+    page.get_by_text("Search and vocabulary").click()
+    page.get_by_label("Method").select_option("beam")  # a forced word needs one
+    page.get_by_label("Beam size").wait_for()
+    for title, word in (("Must not contain", before[0]), ("Must contain", "lat")):
+        box = page.get_by_role("textbox", name=f"{title}: add")
+        box.fill(word)
+        with page.expect_response(re.compile(r"/translate$")):
+            box.press("Enter")
+        page.locator(".sentence .foot").wait_for()
+    page.wait_for_function("() => document.querySelector('.sentence .target')?.textContent.includes('lat')")
+    assert before[0] not in _tokens(page) and "lat" in _tokens(page)
+    visit.check()
+
+
+@pytest.mark.long
+def test_what_failed_is_tried_again_once_the_server_is_back(visit: Visit) -> None:
+    page = visit.open("#/translate")
+    visit.translate(TEXT)
+    page.route("**/studio/api/**", lambda route: route.abort())
+    page.get_by_role("textbox", name="Text", exact=True).fill("gon ban")
+    page.locator(".failed").wait_for()
+    page.get_by_role("link", name="Beam tree").click()
+    page.locator(".panel-beam-tree .empty", has_text="does not answer").wait_for()
+    page.unroute("**/studio/api/**")
+    page.get_by_role("button", name="Try again").click()
+    page.get_by_role("tree").wait_for()
+    assert page.locator(".notice").count() == 0
+    visit.check()
+
+
+@pytest.mark.long
+def test_without_a_text_every_view_says_what_to_do(visit: Visit) -> None:
+    page = visit.open("#/beam-tree")
+    page.get_by_role("tree").wait_for()
+    page.get_by_role("textbox", name="Sentence", exact=True).fill("")
+    for tab in ("beam-tree", "attention", "intervene", "inside"):
+        page.locator(f"[data-tab={tab}]").click()
+        page.locator(f".panel-{tab} .empty", has_text="Type a sentence above.").wait_for()
+    visit.check()

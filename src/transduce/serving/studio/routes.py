@@ -5,7 +5,9 @@ Models, runs and checkpoints are chosen by index, passes by a random id; no path
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -51,6 +53,13 @@ VIEWS: dict[View, type[Config]] = {
 """Views of a pass that are one request and one value, and their parameters."""
 
 Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class AsciiResponse(JSONResponse):
+    """JSON in ASCII: journals and names of folders may have halves of surrogate pairs, which UTF-8 has not."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
 
 
 def _routes(service: Service) -> list[Route]:
@@ -122,7 +131,7 @@ def _model_routes(studio: Studio, service: Service) -> list[Route]:
 
     async def models(request: Request) -> Response:
         """List the models and what can be shown of each."""
-        return JSONResponse(await run_in_threadpool(studio.models))
+        return AsciiResponse(await run_in_threadpool(studio.models))
 
     async def head_summary(request: Request) -> Response:
         """Measure what every head attends to, on a sample of texts."""
@@ -137,7 +146,7 @@ def _model_routes(studio: Studio, service: Service) -> list[Route]:
 def _run_routes(studio: Studio) -> list[Route]:
     async def runs(request: Request) -> Response:
         """List the runs of the models, with their checkpoints."""
-        return JSONResponse(await run_in_threadpool(studio.runs.listed))
+        return AsciiResponse(await run_in_threadpool(studio.runs.listed))
 
     async def run(request: Request) -> Response:
         """Return the training curves and samples of a run.
@@ -145,7 +154,7 @@ def _run_routes(studio: Studio) -> list[Route]:
         With `since`, the `version` of an earlier response, there are none unless the run has logged something new.
         """
         asked = parse(RunRequest, dict(request.query_params), studio.limits)
-        return JSONResponse(await run_in_threadpool(studio.runs.report, request.path_params["index"], asked.since))
+        return AsciiResponse(await run_in_threadpool(studio.runs.report, request.path_params["index"], asked.since))
 
     async def demo(request: Request) -> Response:
         """Return what the pronoun demo shows, if its run is served."""

@@ -80,7 +80,7 @@ class TextInspector(Inspector[TextEncoder]):
             "subject": maps.subject,
             "source": maps.source,
             "output": output,
-            "source_tokens": [],
+            "source_tokens": _tokens_of(encoder, job, len(maps.source_pieces)),
             "source_pieces": list(maps.source_pieces),
             "source_words": [None] * len(maps.source_pieces),
             "read_tokens": [],
@@ -115,3 +115,11 @@ class TextInspector(Inspector[TextEncoder]):
     def _tokens(self, job: RecordJob) -> int:
         encode = self._loaded.tokenizer.encode
         return 2 + len(encode(job.text)) + len(encode(job.second or ""))
+
+
+def _tokens_of(encoder: TextEncoder, job: RecordJob, count: int) -> list[int]:
+    """Return the tokens that a text encoder reads; none where it reads facts one by one."""
+    engine, texts = encoder.engine, [job.text] if job.second is None else [job.text, job.second]
+    row = engine.masked_row(texts[0]) if len(texts) == 1 and engine.has_mask(texts[0]) else engine.row(texts)
+    tokens: list[int] = engine.tensors([row])[0][0].tolist()
+    return tokens if len(tokens) == count else []

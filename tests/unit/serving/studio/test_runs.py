@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.serving.studio.served import Served
 from transduce.serving.http import RequestError
 from transduce.serving.studio.runs import DEMO_SENTENCES, Runs
 
@@ -47,6 +48,16 @@ def test_a_run_is_listed_and_its_report_is_that_of_the_command(tmp_path: Path) -
     assert {name: report[name] for name in expected} == expected
     with pytest.raises(RequestError, match="no run 1"):
         runs.report(1, None)
+
+
+def test_half_a_surrogate_pair_in_a_journal_is_served(tmp_path: Path) -> None:
+    sample = ["ein Hund", "a dog", "a \udc80 dog"]
+    with (write_run(tmp_path / "a") / "journal.jsonl").open("a") as journal:
+        journal.write(
+            json.dumps({"event": "validation", "update": 4, "loss": 0.4, "best": True, "samples": [sample]}) + "\n"
+        )
+    studio = Served([], {"a": str(tmp_path / "a")})
+    assert sample[2] in json.dumps(studio.get("runs/0"), ensure_ascii=False)
 
 
 def test_a_growing_run_is_read_again_only_when_something_was_written(tmp_path: Path) -> None:

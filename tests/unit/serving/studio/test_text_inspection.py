@@ -48,3 +48,9 @@ def test_what_a_text_encoder_has_not_is_rejected(studio: Served) -> None:
     answer = studio.client.get(f"/studio/api/passes/{recorded['id']}/attention/cross/1")
     assert answer.status_code == 422 and "cross" in answer.json()["error"]["message"]
     assert studio.post("passes", {"model": 0, "text": TEXT, "search": {"beam_size": 2}}, status=422)
+
+
+def test_the_tokens_of_a_text_are_those_of_its_pieces(studio: Served) -> None:
+    tokenizer, recorded = load_text_encoder(STORED / "text_encoding").tokenizer, studio.record(TEXT)
+    assert recorded["source_tokens"]
+    assert list(tokenizer.pieces(recorded["source_tokens"])) == recorded["source_pieces"]

@@ -43,6 +43,9 @@ function rgb(scale, share) {
   return `rgb(${scale[Math.max(0, Math.min(255, Math.round(share * 255)))].join(" ")})`;
 }
 
+// How much larger than usual the page is set: 1, and more on very wide screens; pictures in pixels grow with it.
+export const enlargement = () => Number.parseFloat(getComputedStyle(document.documentElement).fontSize) / 16;
+
 // Ink that can be read on a colour of a scale.
 export function inkOn(colour) {
   const [r, g, b] = colour.match(/[\d.]+/g).map((value) => { const c = value / 255; return c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4; });

@@ -73,6 +73,11 @@ export function tokenText(token) {
 // A name for labels, tables and canvases; a piece that continues a word begins with a middle dot.
 export const tokenName = (token) => (token.starts || token.special ? token.text : `·${token.text}`);
 
+// The name of a language by its tag, "de" -> "German"; what is no tag stays as it is.
+export function languageName(tag) {
+  try { return new Intl.DisplayNames("en", { type: "language" }).of(tag); } catch { return tag; }
+}
+
 export function shortened(text, most = 14) {
   const characters = Array.from(text);
   return characters.length > most ? `${characters.slice(0, most - 1).join("")}…` : text;

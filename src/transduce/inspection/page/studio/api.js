@@ -11,6 +11,9 @@ export class ApiError extends Error {
     this.status = status;
     this.parameter = parameter;
   }
+
+  // Whether the same request may succeed later: the server is gone or busy.
+  get isPassing() { return [0, 429, 502, 503, 504].includes(this.status); }
 }
 
 async function failure(response) {

@@ -43,8 +43,16 @@ const TABS = {
   paper: { title: "The paper", panel: tourPanel, bar: false },
 };
 
+// While every run still trains, there is none: only the curves can be shown.
+const NO_MODEL = { index: null, name: "No model", task: "translation", views: [], kinds: {}, examples: [], run: null };
+
 // Whether a model has what a tab shows.
-const supports = ({ views = [] }, tab) => !TABS[tab].needs || [TABS[tab].needs].flat().some((one) => views.includes(one));
+const supports = (model, tab) => (model === NO_MODEL ? tab === "runs" : hasView(model, tab));
+const hasView = ({ views = [] }, tab) => !TABS[tab].needs || [TABS[tab].needs].flat().some((one) => views.includes(one));
+
+// Not every model translates.
+const USES = { language_modeling: "Generate", text_encoding: "Predict" };
+const titleOf = (tab, model) => (tab === "translate" && USES[model?.task]) || TABS[tab].title;
 
 const byId = (id) => document.getElementById(id);
 
@@ -94,6 +102,7 @@ class App {
 
   markTabs() {
     for (const link of byId("tabs").children) {
+      link.textContent = titleOf(link.dataset.tab, this.session.model);
       link.toggleAttribute("aria-current", false);
       if (link.dataset.tab === this.tab) link.setAttribute("aria-current", "page");
       link.hidden = !supports(this.session.model, link.dataset.tab) && link.dataset.tab !== this.tab;
@@ -104,9 +113,10 @@ class App {
 
   // Restore everything that a link names; `first`: with an example if it names no text.
   open(link, first = false) {
-    const { session } = this, model = session.models.find((one) => one.index === link.model) ?? session.model ?? session.models[0];
+    const { session } = this, model = session.models.find((one) => one.index === link.model) ?? session.model ?? session.models[0] ?? NO_MODEL;
     if (model !== session.model) session.model = model;
     this.chooser.value = String(model.index);
+    this.chooser.hidden = model === NO_MODEL;
     session.options = link.options;
     session.at = link.at;
     const text = link.text ?? (first ? model.examples?.[0] ?? "" : session.text);
@@ -114,7 +124,7 @@ class App {
     session.setText(text);
     session.emit("model");
     if (link.force) this.forceLater(link.force);
-    this.go(Object.hasOwn(TABS, link.tab ?? "") ? link.tab : "start", link.view);
+    this.go(model === NO_MODEL ? "runs" : Object.hasOwn(TABS, link.tab ?? "") ? link.tab : "start", link.view);
   }
 
   // A link with forced tokens: once its sentence is recorded, force them.
@@ -137,7 +147,7 @@ class App {
     }
     for (const [name, { root }] of Object.entries(this.panels)) root.hidden = name !== tab;
     byId("subject").hidden = !TABS[tab].bar;
-    document.title = `${TABS[tab].title} · transduce studio`;
+    document.title = `${titleOf(tab, this.session.model)} · transduce studio`;
     this.markTabs();
     if (state) this.panels[tab].panel.restore?.(state);
     this.updatePanel();
@@ -149,7 +159,7 @@ class App {
     if (!this.tab) return; // the page is starting
     this.bar?.update();
     this.markTabs();
-    const { title } = TABS[this.tab], able = supports(this.session.model, this.tab), { root, panel } = this.panels[this.tab];
+    const title = titleOf(this.tab, this.session.model), able = supports(this.session.model, this.tab), { root, panel } = this.panels[this.tab];
     byId("unable")?.remove();
     root.hidden = !able;
     if (able) panel.update?.();
@@ -205,7 +215,12 @@ class App {
 
   failed(error) {
     if (error.name === "AbortError") return;
-    const notice = h("p", { class: "notice" }, error.message, h("button", { type: "button", onclick: () => notice.remove() }, "Dismiss"));
+    const again = h("button", { type: "button", onclick: () => {
+      notice.remove();
+      this.session.retry();
+      this.updatePanel();
+    } }, "Try again");
+    const notice = h("p", { class: "notice" }, h("span", {}, error.message), error.isPassing ? again : null, h("button", { type: "button", onclick: () => notice.remove() }, "Dismiss"));
     replace(byId("notices"), notice);
   }
 }

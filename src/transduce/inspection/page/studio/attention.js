@@ -27,7 +27,7 @@ export function attentionPanel(root, app) {
     view?.destroy();
     view = null;
     shown = pass;
-    if (!pass) return replace(root, h("p", { class: "empty" }, session.text.trim() ? "Recording …" : "Type a sentence above."));
+    if (!pass) return replace(root, h("p", { class: "empty" }, session.absence));
     replace(root);
     view = attentionView(root, attentionData(pass), live(pass));
     if (state) view.restore(state);

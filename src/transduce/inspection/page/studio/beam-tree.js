@@ -4,7 +4,7 @@ import { beamTreeView } from "../views/beam-tree.js";
 
 export function beamTreePanel(root, app) {
   const { session, api } = app;
-  let view = null, shown = null, wanted = null, asked = {}, number = 0;
+  let view = null, shown = undefined, wanted = null, asked = {}, number = 0;
 
   const live = (pass, segment) => ({
     force: (tokens) => api.record({ ...pass.request, prefix_tokens: tokens }),
@@ -30,7 +30,11 @@ export function beamTreePanel(root, app) {
       view = beamTreeView(root, data, live(pass, segment));
       view.restore(state);
     } catch (error) {
-      if (own === number) { view = null; replace(root, h("p", { class: "empty" }, error.message)); }
+      if (own !== number) return;
+      view = null;
+      shown = undefined;
+      replace(root, h("p", { class: "empty" }, error.message));
+      if (error.isPassing) app.failed(error);
     }
   }
 
@@ -42,9 +46,9 @@ export function beamTreePanel(root, app) {
     number++;
     view?.destroy();
     view = null;
-    return replace(root, h("p", { class: "empty" }, session.text.trim() ? "Recording …" : "Type a sentence above."));
+    return replace(root, h("p", { class: "empty" }, session.absence));
   }
 
-  return { update, state: () => ({ ...view?.state(), ...asked }), restore: (state) => { wanted = state; shown = null; if (Number.isInteger(state.beam_size)) asked = { beam_size: state.beam_size }; },
+  return { update, state: () => ({ ...view?.state(), ...asked }), restore: (state) => { wanted = state; shown = undefined; if (Number.isInteger(state.beam_size)) asked = { beam_size: state.beam_size }; },
     saved: () => (view ? { title: `Beam tree: ${view.data.source.slice(0, 60)}`, view: "beam-tree", data: { ...view.data, forced: view.forced.map(({ pass, ...one }) => one) }, state: view.state() } : null) };
 }

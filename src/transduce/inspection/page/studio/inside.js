@@ -41,7 +41,7 @@ export function insidePanel(root, app) {
     }
     const about = part === "heads" ? model : pass;
     if (!has(part)) { shown = null; return waiting(PARTS[part].lacks); }
-    if (!about) { shown = null; return waiting(session.text.trim() ? "Recording …" : "Write a sentence above."); }
+    if (!about) { shown = null; return waiting(session.absence); }
     if (shown && shown[0] === part && shown[1] === about) return;
     keep();
     const own = (shown = [part, about]), isCurrent = () => shown === own;
@@ -49,13 +49,19 @@ export function insidePanel(root, app) {
       if (part === "lens") await openLens(about, isCurrent);
       else if (part === "attribution") openAttribution(about);
       else await openHeads(about, isCurrent);
-    } catch (error) { if (isCurrent()) { shown = null; waiting(error.message); } return; }
+    } catch (error) {
+      if (!isCurrent()) return;
+      shown = null;
+      waiting(error.message);
+      if (error.isPassing) app.failed(error);
+      return;
+    }
     if (isCurrent() && view && states[own[0]]) view.restore(states[own[0]]);
   }
 
   async function openLens(pass, isCurrent) {
     if (!lenses.has(pass)) {
-      waiting("Reading every layer …");
+      waiting("Computing every layer …");
       lenses.set(pass, { ...(await api.askPass(pass, "lens", { top: 8 })), first: firstGenerated(pass) });
     }
     if (!isCurrent()) return;
@@ -78,7 +84,7 @@ export function insidePanel(root, app) {
 
   async function openHeads(model, isCurrent) {
     const own = session.lines.map((line) => line.text).filter((text) => text.trim()).slice(0, 64), texts = model.examples?.length ? null : own;
-    if (texts && !texts.length) { shown = null; return waiting("Write a sentence above: this model has no examples to be measured on."); }
+    if (texts && !texts.length) { shown = null; return waiting("Type a sentence above: this model has no examples to be measured on."); }
     const key = JSON.stringify([model.index, texts]);
     if (!summaries.has(key)) {
       waiting("Measuring every head on the sample …");

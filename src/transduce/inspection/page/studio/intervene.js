@@ -29,7 +29,7 @@ export function intervenePanel(root, app) {
   function update() {
     const { pass, model } = session;
     if (!model.views.includes("intervention")) return close("Parts of this model cannot be switched off: choose a translation or language model with attention.");
-    if (!pass) return close("Write a sentence above; when it is translated, you can intervene.");
+    if (!pass) return close(session.absence);
     if (pass === shown) return;
     const kept = wished ?? (shown && shown.model === pass.model ? keep(view.state()) : null);
     view?.destroy();

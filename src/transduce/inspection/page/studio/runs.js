@@ -17,7 +17,7 @@ export function runsPanel(root, app) {
   const retext = debounced(() => { text = input.value.trim(); showStages(); app.stateChanged(); }, 500);
   const pickers = h("div", { class: "controls" }), stagePlace = h("div", {}), reportPlace = h("div", {}), reportPickers = h("div", { class: "controls" });
   replace(root, h("section", { class: "plain-section" }, h("h2", {}, "Watch it learn"),
-    h("p", { class: "hint" }, "While a model trains, it is saved now and then. Move the slider: the same sentence, by the model as it was after that many updates. A second model beside it shows what differs."),
+    h("p", { class: "hint" }, "While a model trains, checkpoints are saved. Move the slider: the same sentence, translated by the model as it was after that many updates. Choose a second model to see both side by side."),
     h("div", { class: "subject" }, input), pickers, stagePlace), h("div", { class: "controls report-head" }, h("h2", {}, "Training"), reportPickers), reportPlace);
 
   // ---- the sentence through checkpoints
@@ -33,12 +33,14 @@ export function runsPanel(root, app) {
     const second = stages[1] ?? null;
     replace(pickers,
       h("label", {}, "Model ", h("select", { onchange: (event) => { stages[0] = Number(event.target.value); showStages(); } }, session.models.map((model) => option(model, stages[0])))),
-      h("label", {}, "beside ", h("select", { onchange: (event) => { stages = event.target.value === "" ? [stages[0]] : [stages[0], Number(event.target.value)]; showStages(); } },
-        h("option", { value: "" }, "nothing"), session.models.map((model) => option(model, second)))));
+      h("label", {}, "compare with ", h("select", { onchange: (event) => { stages = event.target.value === "" ? [stages[0]] : [stages[0], Number(event.target.value)]; showStages(); } },
+        h("option", { value: "" }, "none"), session.models.map((model) => option(model, second)))));
   }
 
   function showStages() {
     view?.destroy();
+    input.hidden = !session.models.length;
+    if (input.hidden) return replace(stagePlace, h("p", {}, "No model has been saved yet. Once the training has ended, start the studio again to watch its checkpoints translate."));
     const models = stages.map((index) => session.models.find((one) => one.index === index) ?? session.model);
     drawPickers();
     if (!text) return replace(stagePlace, h("p", { class: "empty" }, "Type a sentence that the model can read."));
@@ -57,7 +59,7 @@ export function runsPanel(root, app) {
     const options = (index) => runs.map((run) => h("option", { value: String(run.index), selected: run.index === index }, run.name));
     const change = (name) => (event) => { chosen[name] = event.target.value === "" ? null : Number(event.target.value); reported = ""; look(); app.stateChanged(); };
     replace(reportPickers, h("label", {}, "Run ", h("select", { onchange: change("run") }, options(chosen.run))),
-      h("label", {}, "against ", h("select", { onchange: change("other") }, h("option", { value: "" }, "nothing"), options(chosen.other))),
+      h("label", {}, "compare with ", h("select", { onchange: change("other") }, h("option", { value: "" }, "none"), options(chosen.other))),
       h("span", { class: "hint" }, isTraining() ? "Training: the curves follow the journal." : ""));
   }
 

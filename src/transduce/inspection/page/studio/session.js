@@ -3,6 +3,7 @@
 // A text is translated line by line, so that while somebody types only the changed line is sent again, and of a
 // document only the lines that are seen. Events: "text" (lines changed), "segment" (one changed: detail), "subject" (the
 // sentence that the views are about changed), "model", "options", "error".
+import { subtitleMarks } from "../lib/subtitles.js";
 
 const LINES_AT_ONCE = 2; // requests in flight: enough to hide latency, few enough to leave the server to others
 const AHEAD = 12; // lines that are translated without being seen
@@ -41,25 +42,26 @@ export class Session extends EventTarget {
   setText(text) {
     if (text === this.text && this.lines.length) return;
     this.text = text;
-    const before = new Map(this.lines.map((line) => [line.text, line]));
-    const texts = this.isTranslator ? text.split("\n") : [text];
-    this.replaceLines(texts.map((one) => { // a line that occurs twice is taken over once
-      const kept = before.get(one);
-      before.delete(one);
-      return kept ?? newLine(one);
+    const before = new Map(this.lines.map((line) => [keyOf(line), line]));
+    const texts = this.isTranslator ? text.split("\n") : [text], marks = subtitleMarks(texts);
+    this.replaceLines(texts.map((one, index) => { // a line that occurs twice is taken over once
+      const made = newLine(one, marks[index]), key = keyOf(made), known = before.get(key);
+      before.delete(key);
+      return known ?? made;
     }));
   }
 
   // Translate everything again: another model, other options.
   renew() {
-    if (this.lines.length) this.replaceLines(this.lines.map((line) => newLine(line.text)));
+    if (this.lines.length) this.replaceLines(this.lines.map((line) => newLine(line.text, line.isMark)));
   }
 
   replaceLines(lines) {
     for (const line of this.lines) if (!lines.includes(line)) line.abort.abort();
     this.lines = lines;
     const at = Math.max(0, Math.min(this.at.line, lines.length - 1));
-    if (!lines[at]?.text.trim()) this.at = { line: Math.max(0, lines.findIndex((line) => line.text.trim())), segment: 0 };
+    const isText = (line) => Boolean(line?.text.trim()) && !line.isMark;
+    if (!isText(lines[at])) this.at = { line: Math.max(0, lines.findIndex(isText)), segment: 0 };
     else this.at = { line: at, segment: Math.min(this.at.segment, Math.max(0, lines[at].segments.length - 1)) };
     this.waiting = lines.filter((line, index) => line.state === "new" && index < AHEAD);
     this.emit("text");
@@ -132,6 +134,17 @@ export class Session extends EventTarget {
   get segment() { return this.line?.segments[this.at.segment] ?? null; }
   get pass() { return this.segment?.pass ?? null; }
 
+  // Translate again what failed.
+  retry() {
+    if (this.lines.some((line) => line.error)) this.replaceLines(this.lines.map((line) => (line.error ? newLine(line.text) : line)));
+  }
+
+  // What a view says while there is nothing to show.
+  get absence() {
+    if (this.line?.error) return this.line.error;
+    return this.text.trim() ? "Recording …" : "Type a sentence above.";
+  }
+
   select(line, segment = 0) {
     this.at = { line, segment };
     if (this.line) this.want(this.line);
@@ -169,6 +182,9 @@ export class Session extends EventTarget {
   }
 }
 
-function newLine(text) {
-  return { text, segments: [], state: "new", error: null, abort: new AbortController() };
+// isMark: a number or times of subtitles, which stays as it is.
+function newLine(text, isMark = false) {
+  return { text, isMark, segments: [], state: isMark ? "done" : "new", error: null, abort: new AbortController() };
 }
+
+const keyOf = ({ text, isMark }) => `${isMark}${text}`;

@@ -2,6 +2,7 @@
 import { h, replace } from "../lib/element.js";
 import { counted } from "../lib/numbers.js";
 import { plainArray } from "../lib/arrays.js";
+import { languageName } from "../lib/tokens.js";
 import { pronounView } from "../views/pronoun.js";
 
 const DOES = { translation: "translates", language_modeling: "continues texts", text_encoding: "reads texts and labels or completes them" };
@@ -71,17 +72,17 @@ async function pronounData(api, demo) {
 
 function welcome(app, demo) {
   const { model } = app.session, stacks = Object.entries(model.kinds ?? {}).filter(([kind]) => Object.hasOwn(STACKS, kind));
-  const languages = model.source_languages?.length && model.target_languages?.length ? ` from ${model.source_languages.join(", ")} to ${model.target_languages.join(", ")}` : "";
+  const languages = model.source_languages?.length && model.target_languages?.length ? ` from ${model.source_languages.map(languageName).join(", ")} to ${model.target_languages.map(languageName).join(", ")}` : "";
   return [
     h("header", { class: "pronoun-intro" }, h("h2", {}, "Watch a Transformer think"),
-      h("p", {}, h("bdi", {}, model.name), ` ${DOES[model.task]}${languages}. It has ${counted(model.parameters, "number")} that were learned`,
+      h("p", {}, h("bdi", {}, model.name), ` ${DOES[model.task]}${languages}. It has ${counted(model.parameters, "parameter")}`,
         stacks.length ? `: ${stacks.map(([kind, { layers, heads }]) => `${STACKS[kind]} of ${counted(layers, "layer")} with ${counted(heads, "attention head")} each`).join(", and ")}` : "", ".",
         " Everything here is computed live, by this model, on this machine.")),
     nextSteps(app, false),
     h("section", { class: "get-demo" }, h("h2", {}, "See the famous example"),
       demo?.sentences ? [h("p", {}, "A model of the pronoun experiment is loaded, too."),
         h("button", { type: "button", onclick: () => app.session.choose(demo.model) }, "Show what “it” means")]
-        : [h("p", {}, "“The animal didn’t cross the street because ", h("i", {}, "it"), " was too tired.” One minute of training on one core gives a model that knows what ", h("i", {}, "it"), " means, and this page then shows how it knows."),
+        : [h("p", {}, "“The animal didn’t cross the street because ", h("i", {}, "it"), " was too tired.” Three minutes of training on one core give a model that knows what ", h("i", {}, "it"), " means, and this page then shows how it knows."),
           h("pre", { tabindex: "0" }, h("code", {}, "transduce demo pronoun\ntransduce studio runs/pronoun"))]),
   ];
 }
@@ -92,10 +93,10 @@ const NEXT = {
     ["intervene", "Break it", "Mask a word, switch off a head or a layer, and see what the model needed."]],
   language_modeling: [["paper", "Take the tour", "How a language model picks the next word, in short steps on your text."],
     ["translate", "Let it write", "Type a beginning and watch the words come, with everything it nearly said."],
-    ["attention", "See what it reads", "Every head of every layer, as maps and as lines between words."]],
+    ["attention", "See what it attends to", "Every head of every layer, as maps and as lines between words."]],
   text_encoding: [["paper", "Take the tour", "How a Transformer reads a text, in short steps on your sentence."],
     ["translate", "Let it read", "Type a text and see what the model makes of it."],
-    ["attention", "See where it looks", "Every head of every layer, as maps and as lines between words."]],
+    ["attention", "See what it attends to", "Every head of every layer, as maps and as lines between words."]],
 };
 
 function nextSteps(app, isLast) {

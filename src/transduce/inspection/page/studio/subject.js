@@ -28,7 +28,7 @@ export function subjectBar(root, app) {
     chooser.hidden = sentences.length < 2;
     if (!chooser.hidden) replace(chooser, sentences.map(({ segment: one, index, number }) => h("option", { value: `${index}.${number}`,
       selected: one === segment }, shortened(one.text.trim(), 80))));
-    output.textContent = pass ? pass.output : line?.error ?? segment?.partial ?? "";
+    output.textContent = pass ? pass.output : segment?.partial ?? "";
     output.dir = direction(output.textContent);
     if (!pass && line && !line.error && text) output.append(h("span", { class: "busy", role: "img", "aria-label": "working" }));
   }

@@ -11,7 +11,7 @@ const EVERY_TASK = ["translation", "language_modeling", "text_encoding"], WRITER
 const TOUR = {
   tokens: { title: "A sentence becomes tokens", tasks: EVERY_TASK, load: async (lesson) => ({ tokens: lesson.pass.source_tokens?.length ? lesson.pass.source_tokens : lesson.has("embeddings") ? (await lesson.embeddings()).source.tokens : null }) },
   embeddings: { title: "A token becomes a list of numbers", tasks: WRITERS, needs: "embeddings", load: async (lesson) => ({ embeddings: await lesson.embeddings() }) },
-  positions: { title: "Every place has a pattern", tasks: WRITERS, needs: "embeddings", load: async (lesson) => ({ embeddings: await lesson.embeddings() }) },
+  positions: { title: "Every position has a pattern", tasks: WRITERS, needs: "embeddings", load: async (lesson) => ({ embeddings: await lesson.embeddings() }) },
   ask: { title: "Words ask words: query, key, value", tasks: EVERY_TASK, needs: "attention", load: async (lesson) => ({ layers: await lesson.layers(), kind: lesson.kind }) },
   arithmetic: { title: "The same, with real numbers", tasks: WRITERS, needs: "neuron", load: async (lesson) => ({ neuron: await lesson.neuron(), kind: lesson.kind }) },
   heads: { title: "Many heads ask at once", tasks: EVERY_TASK, needs: "attention", load: async (lesson) => ({ layers: await lesson.layers(), kind: lesson.kind }) },
@@ -50,11 +50,11 @@ class Lesson {
   layers() { return Promise.all(Array.from({ length: this.pass.attention[this.kind].layers }, (_, i) => this.layer(this.kind, i + 1))); }
   neuron() { const { row, layer, head } = this.focus; return this.ask("neuron", { kind: this.kind, layer, head, row }); }
 
-  // The word and the head that a lesson begins with: "it" or a word in the middle, and its most decided head.
+  // The word and the head that a lesson begins with: "it" or a long word, and its most decided head.
   async begin(given) {
     const rows = this.kind ? this.pass.attention[this.kind].rows : this.pass.source_pieces, list = tokenList(rows, this.pass.source_words);
-    const known = list.findIndex((token) => token.text.toLowerCase() === "it"), middle = list.findIndex((token, i) => i >= rows.length / 2 && !token.special);
-    this.focus = { row: known >= 0 ? known : Math.max(0, middle), layer: 1, head: 1 };
+    const known = list.findIndex((token) => token.text.toLowerCase() === "it");
+    this.focus = { row: known >= 0 ? known : tellingToken(list), layer: 1, head: 1 };
     if (Number.isInteger(given?.row) && given.row >= 0 && given.row < rows.length) this.focus.row = given.row;
     if (!this.kind) return;
     const { layers, heads, columns } = this.pass.attention[this.kind];
@@ -125,7 +125,7 @@ export function tourPanel(root, app) {
     back.disabled = at <= 0;
     next.disabled = at >= all.length - 1;
     next.textContent = at < all.length - 1 ? `Next: ${TOUR[all[at + 1]].title} →` : "The end";
-    replace(examples, SEEDS.filter(({ task }) => task === session.model.task).map((seed) => h("button", { type: "button", class: "quiet", onclick: () => example(seed.text) }, seed.short)));
+    replace(examples, h("span", { class: "hint" }, "Try: "), SEEDS.filter(({ task }) => task === session.model.task).map((seed) => h("button", { type: "button", class: "quiet", onclick: () => example(seed.text) }, seed.short)));
   }
 
   function example(chosen) {
@@ -199,6 +199,12 @@ export function tourPanel(root, app) {
     },
     saved: () => (data ? { title: `${data.title}: ${text.slice(0, 60)}`, view: "lesson", data: plainJson(data), state: {} } : null),
   };
+}
+
+// A whole word that says something: the longest one that is not at an edge of the text.
+function tellingToken(list) {
+  const inside = list.slice(1, -2).filter((token) => !token.special && token.starts && (list[token.index + 1]?.starts ?? true));
+  return inside.reduce((best, token) => (token.text.length > (best?.text.length ?? 0) ? token : best), null)?.index ?? Math.max(0, list.findIndex((token) => !token.special));
 }
 
 function pickNumbers(focus) {

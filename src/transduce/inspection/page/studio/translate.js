@@ -17,7 +17,8 @@ export function translatePanel(root, app) {
   const languages = h("div", { class: "controls languages" }), examples = h("p", { class: "examples" }), remaining = h("span"), result = h("div", { class: "result", "aria-label": "Translation", role: "region" });
   // Drawn once: a button that is drawn again with every token loses its focus, and clicks on it are lost.
   const progress = h("p", { class: "hint progress", hidden: true }, remaining, h("button", { type: "button", class: "quiet", onclick: () => session.wantAll() }, "Translate all"));
-  replace(root, h("div", { class: "translate" }, h("div", { class: "write" }, languages, input, examples, options.element), h("div", {}, result, progress)));
+  const copy = h("button", { type: "button", class: "quiet copy", hidden: true, onclick: () => copyTranslation(app) });
+  replace(root, h("div", { class: "translate" }, h("div", { class: "write" }, languages, input, examples, options.element), h("div", { class: "translated" }, copy, result, progress)));
 
   const live = {
     choose: async (segment, tokens) => {
@@ -40,10 +41,13 @@ export function translatePanel(root, app) {
   function drawProgress() {
     const left = session.pending;
     progress.hidden = !left;
+    copy.hidden = session.model.task === "text_encoding" || !session.lines.some((line) => line.segments.some(({ pass }) => pass));
+    copy.textContent = session.isTranslator ? "Copy translation" : "Copy continuation";
     replace(remaining, left ? `${counted(left, "line")} not translated yet; lines are translated when you scroll to them. ` : null);
   }
 
   function drawAll() {
+    options.element.hidden = session.model.task === "text_encoding"; // it searches nothing
     if (document.activeElement !== input) input.value = session.text;
     const data = { lines: session.lines, at: session.at };
     view?.destroy();
@@ -81,6 +85,18 @@ export function translatePanel(root, app) {
   return { saved: () => savedTranslation(app) };
 }
 
+// The translation as plain text, line by line; what is not translated yet is left empty, marks of subtitles stay.
+export function translationText(lines) {
+  return lines.map((line) => (line.isMark ? line.text : line.segments.map(({ pass, after }) => (pass?.output ?? "") + (after ?? "")).join(""))).join("\n");
+}
+
+async function copyTranslation(app) {
+  try {
+    await navigator.clipboard.writeText(translationText(app.session.lines));
+    app.toast("Copied");
+  } catch { app.toast("The browser does not let this page copy; save the view instead"); }
+}
+
 // What a saved page holds: the sentences that are recorded, each with its mean cross-attention.
 async function savedTranslation({ api, session }) {
   const lines = [];
@@ -90,8 +106,9 @@ async function savedTranslation({ api, session }) {
       const cross = pass.attention.cross ? await meanCross(api, pass) : null;
       segments.push({ text, after, partial: "", pass, cross: cross && plainArray(cross) });
     }
-    if (segments.length) lines.push({ text: line.text, state: "done", error: null, segments });
+    if (segments.length || line.isMark) lines.push({ text: line.text, isMark: line.isMark, state: "done", error: null, segments });
   }
-  if (!lines.length) return null;
-  return { title: lines[0].segments[0].pass.output.slice(0, 80), view: "translation", data: { lines, at: { line: 0, segment: 0 } }, state: null };
+  const first = lines.find((line) => line.segments.length);
+  if (!first) return null;
+  return { title: first.segments[0].pass.output.slice(0, 80), view: "translation", data: { lines, at: { line: 0, segment: 0 } }, state: null };
 }

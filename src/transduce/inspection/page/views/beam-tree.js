@@ -3,7 +3,7 @@
 // data: BeamTree.to_json of Python, and `forced`: [{ node, output, pieces, score, log_probability }] that were compared.
 // live: force(tokens) -> Promise of a pass; use(pass); search({ beam_size }) draws another tree; changed()
 import { h, replace, svg } from "../lib/element.js";
-import { inkOn, onTheme, unsure } from "../lib/draw.js";
+import { enlargement, inkOn, onTheme, unsure } from "../lib/draw.js";
 import { clamp, counted, fixed, percent } from "../lib/numbers.js";
 import { behind, dataTable } from "../lib/table.js";
 import { direction, specialName, tokenList, tokenName, tokenText } from "../lib/tokens.js";
@@ -15,7 +15,7 @@ const REASONS = {
   end_outscored: "it ends here, but is not among the best finished hypotheses",
   stopped: "it was unfinished when the search stopped",
 };
-const PRUNED = { best: "beside the best", all: "show all", none: "hide" };
+const PRUNED = { best: "show next to the best", all: "show all", none: "hide" };
 const OUTCOMES = { root: "start", kept: "kept", finished: "finished", pruned: "pruned", cut_off: "cut off at the maximum length" };
 
 export function beamTreeView(root, data, live = null) {
@@ -24,7 +24,7 @@ export function beamTreeView(root, data, live = null) {
 
 class BeamTreeView {
   constructor(root, data, live) {
-    Object.assign(this, { root, data, live, selected: null, scale: 1, pruned: data.nodes.length <= 60 ? "all" : "best" });
+    Object.assign(this, { root, data, live, selected: null, scale: enlargement(), pruned: data.nodes.length <= 60 ? "all" : "best" });
     const end = data.hypotheses[0]?.node ?? null;
     this.best = new Set(end === null ? [] : pathTo(data.nodes, end));
     this.forced = [...(data.forced ?? [])];
@@ -114,7 +114,7 @@ class BeamTreeView {
   }
 
   zoom(factor) {
-    this.scale = factor === null ? 1 : clamp(this.scale * factor, 0.45, 2);
+    this.scale = factor === null ? enlargement() : clamp(this.scale * factor, 0.45, 2);
     this.drawTree();
     this.live?.changed?.();
   }
@@ -228,7 +228,7 @@ class BeamTreeView {
 
   restore(state) {
     if (Object.hasOwn(PRUNED, state.pruned ?? "")) this.pruned = this.prunedInput.value = state.pruned;
-    this.scale = typeof state.scale === "number" ? clamp(state.scale, 0.45, 2) : 1;
+    this.scale = typeof state.scale === "number" ? clamp(state.scale, 0.45, 2) : enlargement();
     this.drawTree();
     if (!Number.isInteger(state.node) || !this.data.nodes[state.node]) return;
     this.select(state.node, false);

@@ -60,7 +60,7 @@ function comparedToken(token, before, after) {
 function comparedTokens(title, output) {
   const tokens = tokenList(output.pieces);
   return h("div", { class: "compared-block" }, h("h3", {}, title),
-    h("ol", { class: "compared-tokens", dir: direction(output.text) }, tokens.map((token, i) => comparedToken(token, output.before[i], output.after[i]))));
+    h("ol", { class: "compared-tokens", tabindex: "0", "aria-label": title, dir: direction(output.text) }, tokens.map((token, i) => comparedToken(token, output.before[i], output.after[i]))));
 }
 
 function comparisonTable({ original, changed, has_changed: differs }) {

@@ -1,17 +1,17 @@
 // The two-column head view (Jones 2017; Vig 2019): queries left, keys right, a line for each weight above the threshold.
 import { h, perFrame, replace } from "../lib/element.js";
-import { colours, sharp, sequential } from "../lib/draw.js";
+import { colours, enlargement, sharp, sequential } from "../lib/draw.js";
 import { roving } from "../lib/keys.js";
 import { tokenText } from "../lib/tokens.js";
 
-const ROW = 24; // height of a token in CSS pixels; as in views.css
+const ROW = 24; // height of a token in pixels, where a rem is 16; as in views.css
 const MOST_LINES = 4000;
 
 export function headLines(link) {
   const lists = ["Queries", "Keys"].map((label) => h("ol", { "aria-label": label }));
   const canvas = h("canvas", { "aria-hidden": "true" }), middle = h("div", { class: "between" }, canvas);
   const box = h("div", { class: "head-lines scroll", tabindex: "-1" }, lists[0], middle, lists[1]);
-  let lines = [], largest = 1, names = [[], []], lit = [];
+  let high = ROW, lines = [], largest = 1, names = [[], []], lit = [];
 
   function fill(list, side) {
     replace(list, names[side].map((name, index) => {
@@ -26,7 +26,7 @@ export function headLines(link) {
   }
 
   const stroke = (context, [row, column, weight], width, offset) => {
-    const from = row * ROW + ROW / 2 - offset, to = column * ROW + ROW / 2 - offset;
+    const from = row * high + high / 2 - offset, to = column * high + high / 2 - offset;
     context.globalAlpha = Math.min(1, 0.08 + 0.92 * weight);
     context.lineWidth = 1 + 2 * weight;
     context.beginPath();
@@ -37,10 +37,11 @@ export function headLines(link) {
 
   const draw = perFrame(() => {
     if (!box.isConnected) return;
-    const width = middle.clientWidth, height = Math.min(box.clientHeight, Math.max(...names.map((list) => list.length)) * ROW);
+    high = ROW * enlargement();
+    const width = middle.clientWidth, height = Math.min(box.clientHeight, Math.max(...names.map((list) => list.length)) * high);
     const context = sharp(canvas, width, height), { row, column } = link, any = row !== null || column !== null;
     const ours = (line) => (row === null || line[0] === row) && (column === null || line[1] === column);
-    const offset = box.scrollTop, near = ([r, c]) => Math.max(r, c) * ROW + ROW > offset && Math.min(r, c) * ROW < offset + height;
+    const offset = box.scrollTop, near = ([r, c]) => Math.max(r, c) * high + high > offset && Math.min(r, c) * high < offset + height;
     context.strokeStyle = `rgb(${colours().sequential[185].join(" ")})`;
     // with a cell under the pointer its row's lines are shown too, faintly
     for (const line of lines) if (near(line) && (!any || ours(line) || line[0] === row)) stroke(context, any && !ours(line) ? [line[0], line[1], line[2] * 0.3] : line, width, offset);

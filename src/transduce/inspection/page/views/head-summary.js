@@ -77,7 +77,7 @@ export function headSummaryView(root, data, live = null) {
   }
 
   replace(root, h("div", { class: "view head-summary" },
-    h("p", { class: "caution" }, `Measured on ${counted(texts, "text")}, not guessed: a head has a role if at least half of its attention, and twice what uniform attention would give, goes there. Where a head looks is not yet what it does: for that, intervene.`),
+    h("p", { class: "caution" }, `Measured on ${counted(texts, "text")}, not guessed: a head has a role if at least half of its attention, and twice what uniform attention would give, goes there. Where a head attends is not yet what it does: for that, intervene.`),
     legend, h("div", { class: "role-split" }, h("section", { "aria-label": "Heads" }, h("h2", {}, "Every head by layer"), h("div", { class: "boards" }, kinds.map(boardOf)), table.element), detail)));
   draw();
   const stop = onTheme(draw);

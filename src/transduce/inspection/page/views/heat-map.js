@@ -1,6 +1,6 @@
 // One map, large: it scrolls and zooms, its labels stay, and only what is visible is drawn.
 import { h, perFrame } from "../lib/element.js";
-import { colours, paintDots, sharp } from "../lib/draw.js";
+import { colours, enlargement, paintDots, sharp } from "../lib/draw.js";
 import { clamp } from "../lib/numbers.js";
 import { shortened, tokenName } from "../lib/tokens.js";
 import { rooted } from "./map-store.js";
@@ -13,19 +13,20 @@ export function heatMap(link, { label = "Heat map" } = {}) {
   const canvas = h("canvas", { "aria-hidden": "true" }), space = h("div", { class: "space" }, canvas);
   const box = h("div", { class: "heat-map", tabindex: "0", role: "application", "aria-roledescription": "heat map", "aria-label": `${label}: arrow keys move, plus and minus zoom` }, space);
   const dots = document.createElement("canvas");
-  let map = null, names = [[], []], cell = 20, left = 0, top = 0, largest = 1, fitted = true;
+  let map = null, names = [[], []], cell = 20, left = 0, top = 0, largest = 1, fitted = true, enlarged = 1;
 
   function measure() {
     const context = canvas.getContext("2d");
-    context.font = `12px ${LABEL_FONT}`;
-    const width = (list) => Math.ceil(Math.max(24, ...list.slice(0, 600).map((one) => context.measureText(labelOf(one)).width)) + 12);
+    enlarged = enlargement();
+    context.font = `${12 * enlarged}px ${LABEL_FONT}`;
+    const width = (list) => Math.ceil(Math.max(24 * enlarged, ...list.slice(0, 600).map((one) => context.measureText(labelOf(one)).width)) + 12);
     left = width(names[0]);
     top = width(names[1]);
   }
 
   function fit() {
     const [rows, columns] = names, wide = (box.clientWidth - left - 2) / columns.length, high = (Math.max(320, innerHeight * 0.72) - top - 16) / rows.length;
-    return clamp(Math.floor(rows.length > 40 ? wide : Math.min(wide, high)), CELL.readable, CELL.roomy);
+    return clamp(Math.floor(rows.length > 40 ? wide : Math.min(wide, high)), CELL.readable * enlarged, CELL.roomy * enlarged);
   }
 
   function resize() {
@@ -77,13 +78,13 @@ export function heatMap(link, { label = "Heat map" } = {}) {
   }
 
   function drawLabels(context, first, last, x, y) {
-    const { ink, mark } = colours(), every = Math.max(1, Math.ceil(12 / cell));
+    const { ink, mark } = colours(), every = Math.max(1, Math.ceil((12 * enlarged) / cell));
     context.textBaseline = "middle";
     const write = (text, lit, atX, atY, turn) => {
       context.save();
       context.translate(atX, atY);
       context.rotate(turn);
-      context.font = `${lit ? "700 " : ""}12px ${LABEL_FONT}`;
+      context.font = `${lit ? "700 " : ""}${12 * enlarged}px ${LABEL_FONT}`;
       context.fillStyle = lit ? mark : ink;
       context.fillText(text, 0, 0);
       context.restore();

@@ -12,7 +12,7 @@ import { patchForm } from "./patch-form.js";
 import { sourcePart } from "./source-chips.js";
 import { partKey, partsOf, partsRequest, switchboardPart } from "./switchboard.js";
 
-const WHY = "An attention map shows where a head looked, not whether that mattered. Here a part is really removed and the model writes again: if the output or its probability changes, that part caused the difference.";
+const WHY = "An attention map shows where a head attends, not whether that matters. Here a part is really removed and the model writes again: if the output or its probability changes, that part caused the difference.";
 const FRESH = () => ({ mode: "off", off: [], masked: [], edits: {}, pieces: false, patch: { other: "", place: "memory", layer: 1, head: 1, positions: null } });
 
 export function interventionView(root, data, live = null) {

@@ -64,7 +64,7 @@ export function forcingLesson(root, { pass, fork }, live) {
   const rows = steps.map((step, i) => [String(i + 1), tokenText(read[i]), tokenText(list[i]), percent(step.probability)]);
   const other = fork ? tokenList([fork.piece])[0] : null;
   replace(root, lead("**Learning, with the answers.** The model sees many sentences with their right translations. At each step it reads the right words so far, whatever it would have said itself, and has to guess the next one. This is **teacher forcing**. No step waits for another: with the causal mask, all steps are computed at once. The more probability the right word got, the better; all tables are nudged a little to give it more."),
-    h("div", { class: "scroll" }, dataTable({ caption: "If this translation were the right answer", columns: ["step", "reads", "should say", "probability"], rows })),
+    h("div", { class: "scroll texts", tabindex: "0", role: "region", "aria-label": "Steps" }, dataTable({ caption: "If this translation were the right answer", columns: ["step", "reads", "should say", "probability"], rows })),
     lead("**Writing, without them.** When it is used, nobody knows the answer. Each word it writes is read in the next step: **free running**. A slip is not corrected; the model has to live with it."),
     fork ? h("div", { class: "lesson-pair" }, h("figure", { class: "fork" }, h("p", { class: "fork-text" }, h("bdi", { dir: "auto" }, pass.output)), h("figcaption", {}, "What it writes by itself.")),
       h("figure", { class: "fork" }, h("p", { class: "fork-text" }, compared(fork.pass.output, pass.output)), h("figcaption", {}, "The same model, but at step ", h("b", {}, String(fork.step + 1)), " we made it write ", quoted(other), ` (${percent(fork.probability)}) instead of `, quoted(list[fork.step]), ". It went on from there; underlined is what became different."))) : note("At every step of this sentence the model had no other word worth trying."));
@@ -83,11 +83,11 @@ export function beamLesson(root, { tree }, live) {
     const line = (node) => h("li", { class: `draft ${node.outcome}` }, draft(node), h("span", { class: "draft-score" }, percent(Math.exp(node.log_probability)), h("small", {}, node.outcome === "finished" ? "finished" : node.outcome === "pruned" ? "dropped" : "kept")));
     replace(place, h("p", { class: "step-title" }, h("b", {}, `Step ${step} of ${last}`), `: ${counted(alive.length, "draft is", "drafts are")} kept.`), h("ul", { class: "drafts" }, alive.map(line), gone.map(line)));
   }
-  replace(root, lead("The likeliest next word is not always the start of the best sentence. Going greedily, word by word, the model may walk into a dead end. So it writes several drafts at once: this is the **beam**.",
+  replace(root, lead("The likeliest next word is not always the start of the best sentence. Going greedily, word by word, the model may walk into a dead end. So it writes several drafts at once. The drafts are the **beam** (each is a **hypothesis**), and this way of writing is **beam search**.",
     `At each step every draft is continued with its likeliest words. Of all these longer drafts only the best **${tree.beam_size}** are kept (the beam size); the others are dropped. Finished drafts wait aside. At the end, the best one wins.`),
     labelledSlider("Step", { min: 1, max: last, step: 1, value: step, text: String, act: (value) => { step = value; live?.keep({ beamStep: step }); draw(); } }), place,
     note("The percentage is the probability of the whole draft so far: the probabilities of its words, multiplied. It can only shrink, so long drafts are compared with a correction for length."),
-    winner ? h("p", {}, "The winner: ", h("b", {}, h("bdi", { dir: "auto" }, winner.text)), tree.hypotheses[1] ? [". Second: ", h("bdi", { dir: "auto" }, compared(tree.hypotheses[1].text, winner.text)), "."] : ".") : null,
+    winner ? h("p", {}, "The winner: ", h("b", {}, h("bdi", { dir: "auto" }, winner.text)), tree.hypotheses[1] ? [h("br", {}), "Second: ", h("bdi", { dir: "auto" }, compared(tree.hypotheses[1].text, winner.text))] : null) : null,
     live?.open ? h("div", {}, h("button", { type: "button", onclick: () => live.open("beam-tree") }, "Open the whole beam tree")) : null);
   draw();
 }
@@ -139,7 +139,7 @@ const RECAP = {
 export function recapLesson(root, { task, seeds }, live) {
   const names = Object.keys(RECAP).filter((name) => task === "translation" || (name !== "beam" && (task !== "text_encoding" || !["mask", "cache"].includes(name))));
   replace(root, lead("You have seen everything that happens between your sentence and the model’s answer: look up vectors, ask and add, layer by layer, then choose words. There is nothing else inside. How these few sums come to know that a tired _it_ is an animal is learned, and only partly understood.",
-    "One warning: attention shows where a head looks. It does not show **why** the model decides. To find out what matters, switch parts off and see what changes."),
+    "One warning: attention shows where a head attends. It does not show **why** the model decides. To find out what matters, switch parts off and see what changes."),
     boxes(names.map((name) => ({ letter: "✓", title: RECAP[name][0], text: RECAP[name][1] }))),
     live?.open ? h("div", { class: "controls" }, h("button", { type: "button", class: "primary", onclick: () => live.open("translate") }, task === "translation" ? "Translate your own text" : "Use the model"),
       task === "text_encoding" ? null : h("button", { type: "button", onclick: () => live.open("intervene") }, "Switch parts off"), h("button", { type: "button", onclick: () => live.open("attention") }, "See all heads")) : null,

@@ -36,15 +36,15 @@ export function positionsLesson(root, { pass, embeddings }, live) {
   const list = tokenList(embeddings.source.pieces, pass.source_words);
   const why = "The next steps look at all tokens **at once**. Without help, _dog bites man_ and _man bites dog_ would be the same three words.";
   if (!embeddings.positions) {
-    replace(root, lead(why, "This model adds nothing to the vectors. It tells places apart inside attention instead: how far two tokens are from each other changes how well they fit."));
+    replace(root, lead(why, "This model adds nothing to the vectors. It tells positions apart inside attention instead: how far two tokens are from each other changes how well they fit."));
     return;
   }
   const { shape: [rows, columns], data } = embeddings.positions, similar = embeddings.similarity.data, at = Math.min(live?.focus.row ?? 1, rows - 1);
   const row = Array.from(similar.subarray(at * rows, (at + 1) * rows)), most = Math.max(...row);
-  replace(root, lead(why, "So every **place** has its own pattern of numbers, and it is **added** to the vector of the token that stands there. Now a word that occurs twice is no longer the same twice."),
+  replace(root, lead(why, "So every **position** in the sentence has its own pattern of numbers, the **position encoding**. It is **added** to the vector of the token that stands there. Now a word that occurs twice is no longer the same twice."),
     h("div", { class: "lesson-pair" },
-      h("figure", {}, smallMap({ values: data, rows, columns, names: list, label: "Position patterns, one row per place" }), h("figcaption", {}, "The pattern of each place: waves, quick on the left, slow to the right. Blue is above zero, orange below.")),
-      h("figure", {}, wordRow(list, at, live ? (index) => live.focusOn({ row: index }) : null, { label: "Place to compare with" }), bars(row.map((value, i) => ({ name: tokenText(list[i]), share: Math.max(0, value), said: fixed(value, 1), mark: i === at ? "taken" : "" })), { most }),
-        h("figcaption", {}, "How alike are two places? Multiply their patterns number by number and add everything up. This is the ", h("b", {}, "dot product"), ", large for patterns that are alike. Close places get more than distant ones: the model can tell near from far."))),
-    live ? tryThis("Choose another token on the right. The longest bar is always its own place; its neighbours come next.") : null);
+      h("figure", {}, smallMap({ values: data, rows, columns, names: list, label: "Position encodings, one row per position" }), h("figcaption", {}, "The pattern of each position: waves, quick on the left, slow to the right. Blue is above zero, orange below.")),
+      h("figure", {}, wordRow(list, at, live ? (index) => live.focusOn({ row: index }) : null, { label: "Position to compare with" }), bars(row.map((value, i) => ({ name: tokenText(list[i]), share: Math.max(0, value), said: fixed(value, 1), mark: i === at ? "taken" : "" })), { most }),
+        h("figcaption", {}, "How alike are two positions? Multiply their patterns number by number and add everything up. This is the ", h("b", {}, "dot product"), ", large for patterns that are alike. Close positions get more than distant ones: the model can tell near from far."))),
+    live ? tryThis("Choose another token on the right. The longest bar is always its own position; its neighbours come next.") : null);
 }

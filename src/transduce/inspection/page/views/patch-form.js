@@ -33,7 +33,7 @@ export function patchForm(data, state, change, enabled) {
 
   const ofSource = () => state.place === "memory" || state.place.endsWith("encoder");
   // A patch in the decoder is at steps; each step produces the token that stands on its chip.
-  const chips = () => (ofSource() ? chipsOf(data.pieces, data.words, false) : chipsOf(data.produced, null, true));
+  const chips = () => (ofSource() ? chipsOf(data.pieces, data.words, false, data.source) : chipsOf(data.produced, null, true));
 
   function fillNumbers() {
     const [type, name] = state.place.split("."), sizes = data.kinds[name] ?? { layers: 0, heads: 0 };

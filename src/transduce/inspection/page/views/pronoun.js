@@ -1,4 +1,4 @@
-// What "it" means: two sentences that differ in their last word, where "it" looks, and what happens without a head.
+// What "it" means: two sentences that differ in their last word, what "it" attends to, and what happens without a head.
 import { h, replace } from "../lib/element.js";
 import { tokenList, wordList, tokenText, pieceText } from "../lib/tokens.js";
 import { decodeArray } from "../lib/arrays.js";
@@ -32,8 +32,8 @@ export function pronounView(root, data, live = null) {
     h("div", { class: "pronoun-cards" }, cards.map(({ element }) => element)), caption,
     h("section", { class: "pronoun-test" },
       h("h2", {}, "Try the other heads"),
-      h("p", {}, "A head is one small reader inside the model: from each word, it looks at the others. The half that reads English has ",
-        h("b", {}, String(heads().length)), " of them. Choose one to see where it looks from ", h("i", {}, data.focus), ". Then switch it off and see whether that mattered."),
+      h("p", {}, "An attention head lets each word collect from the others what it needs. The encoder, the half of the model that reads English, has ",
+        h("b", {}, String(heads().length)), " of them. Choose one to see which words it attends to from ", h("i", {}, data.focus), ". Then switch it off and see whether that mattered."),
       chooser, table.element),
     honest(data)));
 
@@ -77,12 +77,11 @@ export function pronounView(root, data, live = null) {
     return drawOutputs();
   }
 
-  // Where the drawn head looks, in words; a weight that is spread is said to be.
+  // What the drawn head attends to, in words; a weight that is spread is said to be.
   function captionOf() {
     const goals = endings.map((one, index) => { const weights = weightsOf(index, chosen); return { word: one.words[indexOfLargest(weights)], weight: Math.max(...weights) }; });
-    const part = ({ word, weight }) => (weight < 0.3 ? "at several words at once" : [h("b", {}, tokenText(word)), ` (${percent(weight)})`]);
-    return [`Drawn: the attention of encoder ${placeOfHead(chosen)}. From `, h("i", {}, data.focus), " it looks ", goals[0].weight < 0.3 ? "" : "at ", part(goals[0]), " in the first sentence and ",
-      goals[1].weight < 0.3 ? "" : "at ", part(goals[1]), " in the second. The width of a line is its share of the attention."];
+    const part = ({ word, weight }) => (weight < 0.3 ? "several words at once" : [h("b", {}, tokenText(word)), ` (${percent(weight)})`]);
+    return [`Drawn: the attention of encoder ${placeOfHead(chosen)}. From `, h("i", {}, data.focus), " it attends to ", part(goals[0]), " in the first sentence and to ", part(goals[1]), " in the second. The width of a line is its share of the attention."];
   }
 
   // Heads that decide only together are switched off together.
@@ -205,7 +204,7 @@ function verdictOf(changed, results, endings) {
     return [h("b", {}, `The gender breaks in ${names}. `), "Nothing else was touched, so this part of the model carries the decision. That is evidence; the arcs alone are not."];
   }
   if (results.some((one) => one.has_changed)) return [h("b", {}, "The pronouns stay right, but other words change. "), "This head does some work, yet it does not decide what ", h("i", {}, "it"), " means."];
-  return [h("b", {}, "Nothing changes. "), "Wherever this head looks, the translation does not need it here."];
+  return [h("b", {}, "Nothing changes. "), "Whatever this head attends to, the translation does not need it here."];
 }
 
 function honest({ scores }) {
@@ -213,7 +212,7 @@ function honest({ scores }) {
   const [heads, own] = count === 1 ? ["the deciding head", "its"] : [`${count} heads`, "their"];
   return h("section", { class: "honest" }, h("h2", {}, "Before you believe the picture"),
     h("ul", {},
-      h("li", {}, h("b", {}, "Where a head looks is not why the model decides. "), "A head can look straight at the right noun and not matter at all. Switch one off and see."),
+      h("li", {}, h("b", {}, "Where a head attends is not why the model decides. "), "A head can attend to the right noun and not matter at all. Switch one off and see."),
       h("li", {}, h("b", {}, "The famous picture is one of several solutions. "), "Textbooks draw a line from ", h("i", {}, "it"), " to the right noun. Of ten trainings with other random numbers, all ten got the pronoun right, and one drew that picture. ",
         "Others gather the decision at ", h("i", {}, "because"), ", ", h("i", {}, "was"), " and ", h("i", {}, "too"), ", at the last word, or elsewhere: ", h("code", {}, "transduce demo pronoun --seeds 10"), " repeats this."),
       scores?.pronoun_accuracy !== undefined ? h("li", {}, h("b", {}, `Measured on this model: ${percent(scores.pronoun_accuracy)} of the pronouns are right`),

@@ -3,10 +3,10 @@ import { h, replace } from "../lib/element.js";
 import { roving } from "../lib/keys.js";
 import { direction, tokenList, tokenText, wordList } from "../lib/tokens.js";
 
-// Chips of words or of pieces: { text, from, to, special, word, starts, key }
-export function chipsOf(pieces, words, byPieces) {
+// Chips of words, as they are written in `source`, or of pieces: { text, from, to, special, word, starts, key }
+export function chipsOf(pieces, words, byPieces, source = null) {
   const tokens = tokenList(pieces, words);
-  const found = byPieces ? tokens.map((token) => ({ ...token, from: token.index, to: token.index + 1 })) : wordList(tokens);
+  const found = byPieces ? tokens.map((token) => ({ ...token, from: token.index, to: token.index + 1 })) : wordList(tokens, source);
   return found.map((chip) => ({ ...chip, key: chip.from }));
 }
 
@@ -67,7 +67,7 @@ export function chipList(label, onPress, enabled = true) {
 // The state is { masked: [positions], edits: { position: text }, pieces: whether chips are pieces }.
 export function sourcePart(data, state, change, enabled) {
   let writes = false;
-  const chips = () => chipsOf(data.pieces, data.words, state.pieces);
+  const chips = () => chipsOf(data.pieces, data.words, state.pieces, data.source);
   const list = chipList("Source", press, enabled);
   const choice = (label, options, current, act) => h("div", { class: "segmented", role: "group", "aria-label": label }, Object.entries(options).map(([name, title]) =>
     h("button", { type: "button", "aria-pressed": name === current, onclick: () => act(name) }, title)));

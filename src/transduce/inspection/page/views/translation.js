@@ -1,17 +1,19 @@
 // A translation, sentence by sentence: every token shaded by its probability, its alternatives, its source words.
 //
-// data: { lines: [{ text, state, error, segments: [{ text, after, partial, pass, undo, cross? }] }], at: { line, segment } }
+// data: { lines: [{ text, isMark, state, error, segments: [{ text, after, partial, pass, undo, cross? }] }], at: { line, segment } }
 //   pass: a recorded pass; cross: its mean cross-attention (rows × columns), in saved pages
 // live: choose(segment, tokens), undo(segment), select(line, segment), seen(line), raw(pass) -> Promise of an array, open(tab)
 import { h, replace, whenSeen } from "../lib/element.js";
 import { decodeArray } from "../lib/arrays.js";
 import { paintDots, colours, unsure, inkOn, onTheme, sequential } from "../lib/draw.js";
 import { percent, fixed, counted } from "../lib/numbers.js";
-import { direction, tokenList, tokenText, wordList, tokenName } from "../lib/tokens.js";
+import { direction, tokenList, shortened, tokenText, wordList, tokenName } from "../lib/tokens.js";
 import { roving } from "../lib/keys.js";
 import { behind, dataTable } from "../lib/table.js";
 import { writtenTokens, forcedTokens, keptTokens, linkedWords } from "./written.js";
 import { tokenCard } from "./alternatives.js";
+
+const MOST_FAILED = 300; // characters that are shown of a text that was rejected
 
 export function translationView(root, data, live = null) {
   const card = tokenCard(), list = h("div", { class: "sentences" }), legend = probabilityLegend();
@@ -20,7 +22,9 @@ export function translationView(root, data, live = null) {
   const observer = live ? whenSeen((place) => live.seen(data.lines[place.dataset.line]), "100px") : null;
   const rows = new WeakMap(); // pass -> Promise of its mean cross-attention
   const hint = h("p", { class: "hint" }, live ? "Point at a token to see where it comes from and what else was likely; click it to choose another: the model rewrites the rest." : "Point at a token to see where it comes from and what else was likely.");
-  replace(root, h("div", { class: "view translation" }, legend.element, hint, list, card.element, table.element));
+  const isReader = () => data.lines.some((line) => line.segments.some(({ pass }) => pass?.subject === "text")); // a text encoder writes nothing
+  const about = h("div", { class: "about" }, legend.element, hint);
+  replace(root, h("div", { class: "view translation" }, about, list, card.element, table.element));
 
   function raw(segment, position) {
     const { pass } = segment;
@@ -46,7 +50,8 @@ export function translationView(root, data, live = null) {
   }
 
   function fillLine(made, line) {
-    if (line.error) replace(made, h("p", { class: "source" }, line.text), h("p", { class: "failed" }, line.error));
+    if (line.error) replace(made, h("p", { class: "source" }, shortened(line.text, MOST_FAILED)), h("p", { class: "failed" }, line.error));
+    else if (line.isMark) replace(made, h("p", { class: "hint mark", dir: "ltr" }, line.text));
     else if (!line.segments.length) replace(made, h("p", { class: "source waiting" }, line.text));
     else replace(made, line.segments.map((segment) => {
       const place = drawSegment(segment, line);
@@ -58,12 +63,15 @@ export function translationView(root, data, live = null) {
   function draw() {
     card.close();
     places.clear();
-    replace(list, data.lines.map(drawLine));
+    const isEmpty = !data.lines.some((line) => line.text.trim());
+    about.hidden = table.element.hidden = isEmpty || isReader();
+    replace(list, isEmpty ? h("p", { class: "empty" }, "The result appears here while you type.") : data.lines.map(drawLine));
     table.renew();
   }
 
   // One line or one segment changed; only that is drawn again.
   function changed({ line, segment }) {
+    if (isReader()) about.hidden = table.element.hidden = true;
     if (segment && places.has(segment)) {
       const owner = line ?? data.lines.find((one) => one.segments.includes(segment));
       const before = places.get(segment), place = drawSegment(segment, owner);
