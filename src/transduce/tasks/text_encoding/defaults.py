@@ -65,7 +65,7 @@ def choose_settings(objective: Objective, amount: Amount, has_contexts: bool = F
         "epochs": epochs,
         "optimizer": "muon",
         "schedule": "linear",
-        "learning_rate": 5e-3 if width == 128 else 2e-3,
+        "learning_rate": 5e-3 if width == 128 else 4e-3,
         "warmup": 0.1,
         "max_grad_norm": 1.0,
         "validate_every": 0.1,

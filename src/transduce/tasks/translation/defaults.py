@@ -178,7 +178,7 @@ def _model(pairs: int, tokens_per_pair: float, symbols: bool, reasons: list[str]
         rate, total, what = 5e-3, 20e6, "a small corpus: 4 + 4 layers of width 128, pre-norm"
     elif pairs < LARGE:
         model = {"name": "transformer", "preset": "small"}
-        rate, total, what = 1e-3, 40e6, "a medium corpus: 4 + 4 layers of width 256, pre-norm"
+        rate, total, what = 4e-3, 40e6, "a medium corpus: 4 + 4 layers of width 256, pre-norm"
     else:
         model = {"name": "transformer", "preset": "paper_base", "norm": "pre"}
         rate, total, what = 7e-4, 60e6, "a large corpus: the paper's base model, pre-norm"

@@ -61,8 +61,8 @@ def test_text_without_spaces_is_text() -> None:
 
 
 def test_the_pieces_of_the_one_side_that_is_text_grow_with_the_corpus() -> None:
-    tables = choose_settings(Survey(400_000, TEXT, WORD)).tables["tokenizer"]
-    assert (tables["source_kind"], tables["target_kind"], tables["vocab_size"]) == ("bpe", "character", 32_000)
+    tables = choose_settings(Survey(400_000, WORD, TEXT)).tables["tokenizer"]
+    assert (tables["source_kind"], tables["target_kind"], tables["vocab_size"]) == ("character", "bpe", 32_000)
 
 
 def test_one_vocabulary_of_characters_is_counted_in_characters() -> None:
@@ -114,7 +114,7 @@ def test_a_wider_model_learns_at_a_smaller_rate() -> None:
         choose_settings(Survey(pairs, TEXT, TEXT)).tables["training"]["learning_rate"]
         for pairs in (49_999, 50_000, 300_000)
     ]
-    assert rates == [5e-3, 1e-3, 7e-4]
+    assert rates == [5e-3, 4e-3, 7e-4]
 
 
 sides = st.sampled_from([SYMBOLS, TEXT, WORD, Side(0.0, 0.0, 0), Side(9e6, 9e5, FEW_WORDS + 1), Side(1.0, 1.0, 1)])
