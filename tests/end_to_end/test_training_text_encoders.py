@@ -254,10 +254,11 @@ def test_spans_are_not_measured_where_labels_mark_none(
         run(training)
 
 
-def test_a_recipe_with_data_alone_gets_the_settings_of_bert(tmp_path: Path) -> None:
-    path = tmp_path / "recipe.toml"
-    path.write_text('[data]\nobjective = "tag"\ntrain = {path = "a.conllu"}\n', encoding="utf-8")
+def test_a_recipe_with_data_alone_gets_settings_by_its_examples(tmp_path: Path) -> None:
+    path, examples = tmp_path / "recipe.toml", tmp_path / "a.conllu"
+    examples.write_text("1\tDogs\tdog\tNOUN\n\n", encoding="utf-8")
+    path.write_text(f'[data]\nobjective = "tag"\ntrain = {{path = "{examples}"}}\n', encoding="utf-8")
     recipe, reasons = read_recipe(path)
-    assert recipe.tokenizer.kind == "wordpiece" and recipe.training.optimizer == "adamw" and len(reasons) == 2
+    assert recipe.tokenizer.kind == "wordpiece" and recipe.training.optimizer == "muon" and len(reasons) == 2
     assert recipe.model.model_dump()["head"] == "tags"
     assert Recipe.from_tables(recipe.to_tables(), "again") == recipe

@@ -42,7 +42,7 @@ CORPORA = {
     ),
     "not JSON": Case(f"{PREPARE} x.jsonl", 65, "x.jsonl:1: ", file("x.jsonl", "{'a': 1}\n")),
     "JSON without end": Case(f"{PREPARE} x.jsonl", 65, "x.jsonl:1: ", file("x.jsonl", "[" * 100_000)),
-    "JSON of another shape": Case(f"{PREPARE} x.jsonl", 65, "JSON object", file("x.jsonl", "[1]\n")),
+    "JSON of another shape": Case(f"{PREPARE} x.jsonl", 65, "JSON array", file("x.jsonl", "[1]\n")),
     "a path with a NUL in a recipe": Case(
         f"train --recipe x.toml {NEW}",
         66,

@@ -120,7 +120,7 @@ def test_jsonl_text_is_normalised_after_its_escapes_are_read(tmp_path):
         ("", "not JSON"),
         ("[" * 100_000, "not JSON"),
         ('{"source": ' + "9" * 5000 + "}", "not JSON"),
-        ("[1, 2]", "is not a JSON object with the key 'source'"),
+        ("[1, 2]", "is a JSON array; write each of its objects on a line of its own"),
         ('"source"', "is not a JSON object"),
         ('{"sorce": "a", "target": "b"}', "has no key 'source'; did you mean 'sorce'?"),
         ('{"source": 7, "target": "b"}', "'source' is 7, not a string"),

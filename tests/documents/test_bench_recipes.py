@@ -23,6 +23,8 @@ def test_tagging(bench: Any, tmp_path: Path) -> None:
     for split in ("train", "valid"):
         with gzip.open(tmp_path / f"wiki.{split}.raw.gz", "wt") as file:
             file.write(" = Title = \n A sentence . Another one . \n")
+    with gzip.open(tmp_path / "en_lines-ud-train.conllu.gz", "wt") as file:
+        file.write("1\tDogs\tdog\tNOUN\n\n")
     options = argparse.Namespace(wikitext=tmp_path, treebank=tmp_path, updates=20, tagging_updates=20)
     tagging = bench("tagging")
     masked = tagging.pre_training(options, tmp_path)
