@@ -9,6 +9,7 @@ import contextlib
 import io
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,6 +30,10 @@ torch.set_num_threads(1)
 # What a machine is busy with is no fault of a property: no example is timed.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+# What a script starts in the background, or nohup, ignores these signals, and so would what the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+if hasattr(signal, "SIGHUP"):
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")
