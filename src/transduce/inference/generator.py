@@ -259,9 +259,8 @@ class Generator(Inspectable, Pretrained):
             while count and self.tokenizer.pieces([one.written[count - 1]])[0].startswith("<0x"):
                 count -= 1
         before, tail = streamed.decode(one.written[:count])
-        tail = tail.rstrip("\ufffd")
+        tail = self.tokenizer.settled(tail)
         tail = tail[: max(0, len(tail) - constraints.max_stop_prefix)]
-        tail = tail.rpartition(" ")[0] if self.tokenizer.kind == "wordpiece" else tail
         overlap = len(before) - constraints.max_stop_prefix  # a stop string may begin before the tail
         kept, read = (before[:overlap], before[overlap:]) if 0 < overlap < len(before) else (before, "")
         return kept + constraints.cut_at_stop(read + tail)

@@ -271,8 +271,7 @@ class Translator(InspectableTranslator, Pretrained):
         for tokens, found in self.engine.stream(segment.request(0, options, constraints)):
             text = self.target.decode(tokens)
             if found is None:
-                text = text[: max(0, len(text) - constraints.max_stop_prefix)].rstrip("\ufffd")
-                text = text.rpartition(" ")[0] if self.target.decode_removes_spaces else text
+                text = self.target.settled(text[: max(0, len(text) - constraints.max_stop_prefix)])
             text = constraints.cut_at_stop(text)
             if len(text) > len(written) and text.startswith(written):
                 written = text

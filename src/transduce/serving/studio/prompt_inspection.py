@@ -57,7 +57,7 @@ class PromptInspector(TransducerInspector[TextGenerator]):
                 yield json.dumps({"event": "pass", "segment": 0, "pass": recorded})
                 return self._counted({"text": output})
             new = [*job.prefix_tokens, *tokens[len(subject.request.prefix) :]]
-            text = generator.force(job.text, new).output.rstrip("\ufffd") if new else ""
+            text = generator.tokenizer.settled(generator.force(job.text, new).output) if new else ""
             if len(text) > len(written) and text.startswith(written):
                 yield json.dumps(piece_event(0, text[len(written) :]))
                 written = text

@@ -82,8 +82,7 @@ class TranslationInspector(TransducerInspector[Translator]):
                     yield json.dumps(piece_event(number, piece))
                 yield json.dumps({"event": "pass", "segment": number, "pass": recorded})
                 return str(recorded["output"])
-            text = translator.target.decode(tokens).rstrip("\ufffd")
-            text = text.rpartition(" ")[0] if translator.target.decode_removes_spaces else text
+            text = translator.target.settled(translator.target.decode(tokens))
             if len(text) > len(written) and text.startswith(written):
                 yield json.dumps(piece_event(number, text[len(written) :]))
                 written = text

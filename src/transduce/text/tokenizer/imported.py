@@ -236,10 +236,11 @@ class ImportedTokenizer(BaseTokenizer):
                 text = text.replace(before, after)
         return text
 
-    @property
-    def decode_removes_spaces(self) -> bool:
-        """Whether a further token can make `decode` remove earlier spaces."""
-        return self.config.clean_up or self.codec.kind == "WordPiece"
+    def settled(self, text: str) -> str:
+        """Return what no further token can change in a decoded text."""
+        text = text.rstrip("\ufffd")  # half a character
+        may_lose_spaces = self.config.clean_up or self.codec.kind == "WordPiece"
+        return text.rpartition(" ")[0] if may_lose_spaces else text
 
     @property
     def vocabulary(self) -> list[str]:

@@ -220,10 +220,10 @@ class Tokenizer(BaseTokenizer):
         shown = [token for token in tokens if token not in self._skipped]
         return str(self._library.decode(shown, skip_special_tokens=False))
 
-    @property
-    def decode_removes_spaces(self) -> bool:
-        """Whether `decode` may remove a space once the next token is known."""
-        return self.kind == "wordpiece"
+    def settled(self, text: str) -> str:
+        """Return what no further token can change in a decoded text."""
+        text = text.rstrip("\ufffd")  # half a character
+        return text.rpartition(" ")[0] if self.kind == "wordpiece" else text  # which may still remove a space
 
     @property
     def vocabulary(self) -> list[str]:
