@@ -32,6 +32,7 @@ CONFIGS = {
     "T5": BASE.but(norm="pre", norm_kind="rms", norm_eps=1e-6, positions="buckets", scale_attention=False),
     "GeGLU": BASE.but(activation="geglu", ffn_bias=True, scale_output=True, scale_embeddings=False),
     "SiLU": BASE.but(activation="silu", ffn_bias=False, positions="sinusoidal_marian", output_bias=True),
+    "rotary": BASE.but(norm="pre", positions="rotary", rotary_base=500.0),
     "half tied": BASE.but(tied_embeddings="target"),
     "not tied": BASE.but(tied_embeddings="none"),
     "shallow decoder": BASE.but(decoder_layers=1),

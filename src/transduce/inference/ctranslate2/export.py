@@ -37,7 +37,7 @@ from transduce.text.tokenizer import AnyTokenizer
 POSITIONS = 4096
 """Sinusoids that are exported: the longest text that the exported model reads or writes, in tokens."""
 
-ATTENTION_POSITIONS: dict[type[nn.Module], tuple[str, ...]] = {Transformer: ("buckets",), Gpt: ("rotary",), Bert: ()}
+ATTENTION_POSITIONS: dict[type[nn.Module], tuple[str, ...]] = {Transformer: ("buckets", "rotary"), Gpt: ("rotary",), Bert: ()}
 """Supported models, and the position encodings that their attention may have."""
 
 
@@ -99,7 +99,9 @@ def _shared(config: BlockConfig) -> dict[str, Any]:
         "swiglu": activations.SWISH,
         "geglu": activations.GELUTanh,
     }
+    turned = {"rotary_dim": 0, "rotary_interleave": False, "rotary_base": config.rotary_base}
     return {
+        **(turned if config.positions == "rotary" else {}),
         "pre_norm": config.norm == "pre",
         "activation": kinds[config.activation],
         "ffn_glu": config.is_gated,
@@ -136,12 +138,10 @@ def _encoder_decoder(model: Transformer) -> Any:
 
 def _language_model(model: Any) -> Any:
     specs, config = library().specs, model.config
-    turned = {"rotary_dim": 0, "rotary_interleave": False, "rotary_base": config.rotary_base}
     spec = specs.TransformerDecoderModelSpec.from_config(
         len(model.decoder),
         config.num_heads,
         **_shared(config),
-        **(turned if config.positions == "rotary" else {}),
         num_heads_kv=config.key_value_heads,
     )
     spec.decoder.embeddings.weight = _array(model.embedding.weight)
