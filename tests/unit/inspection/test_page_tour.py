@@ -126,7 +126,7 @@ def test_the_arithmetic_on_the_page_is_the_models(open_view: Open, translator: T
     for row, product, score, weight in zip(rows, view.product.sum(axis=1), view.score, view.weight, strict=True):
         assert float(row[1]) == pytest.approx(product, abs=0.0051)
         assert float(row[2]) == pytest.approx(score, abs=0.0051)
-        assert float(row[4].split("\u2009")[0].lstrip("< ")) == pytest.approx(100 * weight, abs=0.51)
+        assert float(row[4].split("\u202f")[0].lstrip("< ")) == pytest.approx(100 * weight, abs=0.51)
 
 
 def pronoun_data(broken: str) -> dict[str, Any]:
