@@ -85,6 +85,23 @@ def test_a_pruned_branch_is_forced_and_compared(visit: Visit) -> None:
     visit.check()
 
 
+@pytest.mark.long
+def test_the_tree_is_fitted_to_the_width(visit: Visit) -> None:
+    page = visit.open("#/translate")
+    visit.translate("ban der fis")
+    page.get_by_role("link", name="Beam tree").click()
+    page.get_by_role("tree").wait_for()
+
+    def width() -> float:
+        found: float = page.get_by_role("tree").evaluate("tree => tree.offsetWidth / tree.parentElement.clientWidth")
+        return found
+
+    before = width()
+    page.get_by_role("button", name="Fit the width").click()
+    assert width() <= max(1.0, before * 0.47)  # as wide as the box, or as small as can still be read
+    visit.check()
+
+
 def test_a_masked_word_and_a_head_change_the_probability_as_in_python(visit: Visit, model: Path) -> None:
     page = visit.open("#/translate")
     visit.translate(TEXT)
