@@ -175,7 +175,7 @@ def test_a_saved_page_works_without_a_server(visit: Visit, tmp_path: Path) -> No
         "Attention": ".heat-map",
         "Beam tree": "[role=tree]",
         "Inside": ".lens",
-        "The paper": ".lesson",
+        "Tour": ".lesson",
         "Translate": ".translation",
     }
     for tab, shown in views.items():
