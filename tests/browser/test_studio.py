@@ -259,6 +259,21 @@ def test_subtitles_are_translated_between_their_times(visit: Visit, model: Path)
 
 
 @pytest.mark.long
+def test_the_button_that_translates_all_lines_does_not_move(visit: Visit) -> None:
+    page, lines = visit.open("#/translate"), [f"ban der {number}" for number in range(40)]
+    page.get_by_role("textbox", name="Text", exact=True).fill("\n".join(lines))
+    everything = page.get_by_role("button", name="Translate all")
+    everything.wait_for()
+    before = everything.bounding_box()
+    page.locator(".sentence .foot").nth(3).wait_for()
+    assert everything.bounding_box()["y"] == before["y"]
+    everything.click()
+    page.locator(".sentence .foot").nth(39).wait_for()
+    everything.wait_for(state="hidden")
+    visit.check()
+
+
+@pytest.mark.long
 def test_words_are_forced_and_forbidden_by_chips(visit: Visit) -> None:
     page = visit.open("#/translate")
     visit.translate(TEXT)

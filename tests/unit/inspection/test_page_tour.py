@@ -206,8 +206,9 @@ def test_words_are_in_the_order_of_their_language(open_view: Open) -> None:
     recorded["source_pieces"], recorded["source_words"] = ["▁שלום", "▁עולם", "</s>"], [0, 1, None]
     recorded |= {"source": "שלום עולם", "attention": {"encoder": {"layers": 1, "heads": 1}}}
     recorded["attention"]["encoder"] |= {"rows": recorded["source_pieces"], "columns": recorded["source_pieces"]}
-    data = {"title": "A step", "pass": recorded, "layers": [share_array(weights)], "kind": "encoder"}
-    data |= {"focus": {"row": 0, "layer": 1, "head": 1}, "tokens": [4, 5, 2]}
+    data: dict[str, Any] = {"title": "A step", "pass": recorded, "layers": [share_array(weights)], "kind": "encoder"}
+    data |= {"focus": {"row": 0, "layer": 1, "head": 1}}
+    data["tokens"] = [4, 5, 2]
     for name, parts in (("tokens", ".token-card-small"), ("ask", ".arcs-word"), ("ask", ".word-chip")):
         page = open_view("lesson", {"lesson": name, **data})
         page.wait_for_selector(parts)
