@@ -33,7 +33,7 @@ export function askLesson(root, data, live) {
     lead("One word **attends** to the others: its **query** is compared with the **key** of every word. The better they fit, the larger that word’s **attention weight**, its share. Then all **values** are mixed in these shares, and the word that attends receives the mixture. It works like a search: you type a query, it is compared with the keys of all pages, and you get their values, the best match most of all."),
     chooserOf(data, live), picture,
     lead([quoted(words[from]), " attends most to ", quoted(best), ": ", h("b", {}, percent(share)), " of the mixture that ", quoted(words[from]), " receives is the value of ", quoted(best), "."]),
-    note(["All shares together are 100\u202f%.", words.length < all.length ? ` The ${words.length} words around it are drawn; of its attention they have ${percent(drawn)}.` : "",
+    note(["All shares together are 100\u202f%.", words.length < all.length ? ` The ${words.length} words around it are drawn${drawn < 0.999 ? `; of its attention they have ${percent(drawn)}` : ""}.` : "",
       isCausal ? " A word attends only to words before it, and to itself." : " A word may attend to every word, also to itself and to the end.",
       ` You may have expected another word. This is head ${data.focus.head} of layer ${data.focus.layer}: what a head looks for is learned, and every head looks for something else.`]),
     live ? tryThis("Choose another word and see what it attends to.") : null, table.element);
