@@ -34,7 +34,7 @@ export function around(at, count, most) {
 export function wordRow(tokens, chosen, choose = null, { dim = () => false, under = () => null, label = "Word" } = {}) {
   const items = tokens.map((token, index) => h(choose ? "button" : "span", { type: choose ? "button" : null, class: `word-chip${index === chosen ? " chosen" : ""}${dim(index) ? " dim" : ""}${token.starts ? "" : " joined"}`,
     "aria-pressed": choose ? index === chosen : null, onclick: choose ? () => choose(index) : null }, tokenText(token), under(index) === null ? null : h("small", {}, under(index))));
-  const row = h("div", { class: `word-row${choose ? " chooser" : ""}`, role: choose ? "group" : null, "aria-label": choose ? label : null, dir: direction(tokens.map((token) => token.text).join(" ")) }, byWords(tokens, items));
+  const row = h("div", { class: `word-row${choose ? " selectable" : ""}`, role: choose ? "group" : null, "aria-label": choose ? label : null, dir: direction(tokens.map((token) => token.text).join(" ")) }, byWords(tokens, items));
   if (choose) roving(row, () => items);
   if (choose && items[chosen]) requestAnimationFrame(() => { row.scrollTop = items[chosen].offsetTop - row.clientHeight / 2; }); // the row of a long text scrolls
   return row;
