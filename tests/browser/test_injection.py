@@ -38,8 +38,8 @@ def type_lines(visit: Visit, lines: Sequence[str]) -> None:
     visit.page.get_by_role("textbox", name="Text", exact=True).fill("\n".join(lines))
     everything = visit.page.get_by_role("button", name="Translate all")
     visit.page.wait_for_timeout(500)
-    if everything.count():
-        everything.click()
+    if everything.count():  # it goes as soon as all are translated
+        visit.page.locator("button", has_text="Translate all").evaluate("button => button.click()")
     visit.page.wait_for_function(
         "count => document.querySelectorAll('.sentence .foot, .failed').length >= count",
         arg=len(lines),

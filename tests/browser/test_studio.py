@@ -85,6 +85,23 @@ def test_a_pruned_branch_is_forced_and_compared(visit: Visit) -> None:
     visit.check()
 
 
+@pytest.mark.long
+def test_the_tree_is_fitted_to_the_width(visit: Visit) -> None:
+    page = visit.open("#/translate")
+    visit.translate("ban der fis")
+    page.get_by_role("link", name="Beam tree").click()
+    page.get_by_role("tree").wait_for()
+
+    def width() -> float:
+        found: float = page.get_by_role("tree").evaluate("tree => tree.offsetWidth / tree.parentElement.clientWidth")
+        return found
+
+    before = width()
+    page.get_by_role("button", name="Fit the width").click()
+    assert width() <= max(1.0, before * 0.47)  # as wide as the box, or as small as can still be read
+    visit.check()
+
+
 def test_a_masked_word_and_a_head_change_the_probability_as_in_python(visit: Visit, model: Path) -> None:
     page = visit.open("#/translate")
     visit.translate(TEXT)
@@ -158,7 +175,7 @@ def test_a_saved_page_works_without_a_server(visit: Visit, tmp_path: Path) -> No
         "Attention": ".heat-map",
         "Beam tree": "[role=tree]",
         "Inside": ".lens",
-        "The paper": ".lesson",
+        "Tour": ".lesson",
         "Translate": ".translation",
     }
     for tab, shown in views.items():
@@ -238,6 +255,21 @@ def test_subtitles_are_translated_between_their_times(visit: Visit, model: Path)
     first, second = load_translator(model).translate(["ban der fis", "gon ban"])
     copied = page.evaluate("navigator.clipboard.readText()")
     assert copied == f"1\n00:00:01,000 --> 00:00:02,500\n{first}\n\n2\n00:00:03,000 --> 00:00:04,000\n{second}"
+    visit.check()
+
+
+@pytest.mark.long
+def test_the_button_that_translates_all_lines_does_not_move(visit: Visit) -> None:
+    page, lines = visit.open("#/translate"), [f"ban der {number}" for number in range(40)]
+    page.get_by_role("textbox", name="Text", exact=True).fill("\n".join(lines))
+    everything = page.get_by_role("button", name="Translate all")
+    everything.wait_for()
+    before = everything.bounding_box()
+    page.locator(".sentence .foot").nth(3).wait_for()
+    assert everything.bounding_box()["y"] == before["y"]
+    everything.click()
+    page.locator(".sentence .foot").nth(39).wait_for()
+    everything.wait_for(state="hidden")
     visit.check()
 
 

@@ -103,10 +103,10 @@ def lessons(translator: Translator) -> dict[str, dict[str, Any]]:
 
 def test_every_step_of_the_tour_is_drawn(open_view: Open, translator: Translator) -> None:
     words = {
-        "ask": "what this word is looking for",
+        "ask": "the word that attends receives the mixture",
         "arithmetic": "query · key",
-        "masks": "The causal mask hides everything that comes later",
-        "beam": "3 are kept (the beam size)",
+        "masks": "The source has no causal mask",
+        "beam": "3 kept,",
         "cache": "computed, the rest is remembered (5 tokens × 3 layers)",
         "recap": "<b>",
     }
@@ -126,7 +126,94 @@ def test_the_arithmetic_on_the_page_is_the_models(open_view: Open, translator: T
     for row, product, score, weight in zip(rows, view.product.sum(axis=1), view.score, view.weight, strict=True):
         assert float(row[1]) == pytest.approx(product, abs=0.0051)
         assert float(row[2]) == pytest.approx(score, abs=0.0051)
-        assert float(row[4].split("\u2009")[0].lstrip("< ")) == pytest.approx(100 * weight, abs=0.51)
+        assert float(row[4].split("\u202f")[0].lstrip("< ")) == pytest.approx(100 * weight, abs=0.51)
+
+
+COUNT = 41
+
+
+def long_pass(kind: str, weights: Any) -> dict[str, Any]:
+    """A pass of 41 words and as many steps, with one head of one layer."""
+    source = [f"▁w{number}" for number in range(COUNT - 1)] + ["</s>"]
+    return {
+        "subject": "translation",
+        "source": " ".join(f"w{number}" for number in range(COUNT - 1)),
+        "source_pieces": source,
+        "source_words": [*range(COUNT - 1), None],
+        "read_pieces": ["<s>", *source[:-1]],
+        "produced_pieces": source,
+        "produced_words": None,
+        "attention": {kind: {"layers": 1, "heads": 1, "rows": source, "columns": source}},
+        "layers": [share_array(weights)],
+    }
+
+
+def test_the_word_attended_to_most_is_named_even_if_it_is_not_drawn(open_view: Open) -> None:
+    weights = np.zeros((1, COUNT, COUNT), dtype=np.float32)
+    weights[0, 3, 4], weights[0, 3, 37] = 0.25, 0.75
+    recorded = long_pass("encoder", weights)
+    data = {"title": "A step", "pass": recorded, "layers": recorded["layers"], "kind": "encoder"}
+    data |= {"focus": {"row": 3, "layer": 1, "head": 1}}
+    page = open_view("lesson", {"lesson": "ask", **data})
+    page.wait_for_selector(".arcs-word")
+    drawn = page.locator(".arcs-word").count()
+    assert drawn < COUNT
+    text = page.inner_text(".lesson-body").replace("\u202f", " ")
+    assert "w3 attends most to w37: 75 % of the mixture" in text
+    assert f"The {drawn} words around it are drawn; of its attention they have 25 %." in text
+    page = open_view("lesson", {"lesson": "heads", **data})
+    page.wait_for_selector(".head-goal")
+    assert page.inner_text(".head-goal").replace("\u202f", " ") == "→ w37 75 %"
+
+
+def test_a_long_text_is_drawn_around_the_chosen_token(open_view: Open) -> None:
+    vectors = {"pieces": [f"▁w{number}" for number in range(COUNT)], "tokens": [*range(COUNT)], "dim": 3}
+    square = share_array(np.full((COUNT, COUNT), 0.5, dtype=np.float32))
+    vectors["vectors"] = share_array(np.full((COUNT, 3), 0.5, dtype=np.float32))
+    causal = np.tril(np.full((1, COUNT, COUNT), 0.01, dtype=np.float32))
+    data = {"title": "A step", "pass": long_pass("decoder", causal), "focus": {"row": 1, "layer": 1, "head": 1}}
+    data |= {"embeddings": {"source": vectors, "positions": square, "similarity": square}}
+    for name in ("embeddings", "positions"):
+        page = open_view("lesson", {"lesson": name, **data})
+        page.wait_for_selector(".small-names")
+        assert page.locator(".small-names").first.locator("span").count() <= 24 < COUNT
+    page = open_view("lesson", {"lesson": "masks", **data, "mapKind": "decoder", "map": share_array(causal)})
+    page.wait_for_selector(".mask-grid .now")
+    assert page.locator(".mask-grid small").count() == 16
+    assert page.locator(".mask-grid .current").count() == 5  # saved pages show step 5, which reads five tokens
+    assert "These are 16 of 41 steps." in page.inner_text(".lesson-body")
+
+
+def test_an_unknown_token_is_explained(open_view: Open) -> None:
+    recorded = long_pass("encoder", np.zeros((1, COUNT, COUNT), dtype=np.float32))
+    recorded["source_pieces"][5] = "<unk>"
+    page = open_view("lesson", {"lesson": "tokens", "title": "A step", "pass": recorded, "tokens": [*range(COUNT)]})
+    page.wait_for_selector(".token-cards")
+    assert "stands for what is not in the list" in page.inner_text(".lesson-body")
+
+
+def test_the_arithmetic_fits_a_phone(open_view: Open, translator: Translator) -> None:
+    page = open_view("lesson", lessons(translator)["arithmetic"])
+    page.wait_for_selector(".sums table")
+    assert page.locator(".sums .scroll").evaluate("box => box.scrollWidth - box.clientWidth") <= 0
+    widths = page.locator(".mix canvas").evaluate_all("all => all.map((one) => one.clientWidth)")
+    assert min(widths) > 120
+
+
+def test_words_are_in_the_order_of_their_language(open_view: Open) -> None:
+    weights = np.eye(3, dtype=np.float32)[None]
+    recorded = long_pass("encoder", weights)
+    recorded["source_pieces"], recorded["source_words"] = ["▁שלום", "▁עולם", "</s>"], [0, 1, None]
+    recorded |= {"source": "שלום עולם", "attention": {"encoder": {"layers": 1, "heads": 1}}}
+    recorded["attention"]["encoder"] |= {"rows": recorded["source_pieces"], "columns": recorded["source_pieces"]}
+    data: dict[str, Any] = {"title": "A step", "pass": recorded, "layers": [share_array(weights)], "kind": "encoder"}
+    data |= {"focus": {"row": 0, "layer": 1, "head": 1}}
+    data["tokens"] = [4, 5, 2]
+    for name, parts in (("tokens", ".token-card-small"), ("ask", ".arcs-word"), ("ask", ".word-chip")):
+        page = open_view("lesson", {"lesson": name, **data})
+        page.wait_for_selector(parts)
+        first, second, *_ = page.locator(parts).evaluate_all("all => all.map((one) => one.getBoundingClientRect().x)")
+        assert first > second, f"{parts} runs from left to right"
 
 
 def pronoun_data(broken: str) -> dict[str, Any]:

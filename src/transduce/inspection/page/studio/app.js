@@ -40,7 +40,7 @@ const TABS = {
   intervene: { title: "Intervene", panel: intervenePanel, bar: true, needs: "intervention" },
   inside: { title: "Inside", panel: insidePanel, bar: true, needs: ["lens", "attribution", "head-summary"] },
   runs: { title: "Runs", panel: runsPanel, bar: false },
-  paper: { title: "The paper", panel: tourPanel, bar: false },
+  paper: { title: "Tour", panel: tourPanel, bar: false },
 };
 
 // While every run still trains, there is none: only the curves can be shown.

@@ -1,4 +1,4 @@
-// The paper, live: a guided tour on the user's own sentence and model. Each step loads what its lesson shows.
+// A guided tour of the paper on the user's own sentence and model. Each step loads what its lesson shows.
 import { h, replace, debounced } from "../lib/element.js";
 import { isArray, plainArray } from "../lib/arrays.js";
 import { direction, tokenList } from "../lib/tokens.js";
@@ -12,12 +12,12 @@ const TOUR = {
   tokens: { title: "A sentence becomes tokens", tasks: EVERY_TASK, load: async (lesson) => ({ tokens: lesson.pass.source_tokens?.length ? lesson.pass.source_tokens : lesson.has("embeddings") ? (await lesson.embeddings()).source.tokens : null }) },
   embeddings: { title: "A token becomes a list of numbers", tasks: WRITERS, needs: "embeddings", load: async (lesson) => ({ embeddings: await lesson.embeddings() }) },
   positions: { title: "Every position has a pattern", tasks: WRITERS, needs: "embeddings", load: async (lesson) => ({ embeddings: await lesson.embeddings() }) },
-  ask: { title: "Words ask words: query, key, value", tasks: EVERY_TASK, needs: "attention", load: async (lesson) => ({ layers: await lesson.layers(), kind: lesson.kind }) },
+  ask: { title: "Attention: query, key, value", tasks: EVERY_TASK, needs: "attention", load: async (lesson) => ({ layers: await lesson.layers(), kind: lesson.kind }) },
   arithmetic: { title: "The same, with real numbers", tasks: WRITERS, needs: "neuron", load: async (lesson) => ({ neuron: await lesson.neuron(), kind: lesson.kind }) },
-  heads: { title: "Many heads ask at once", tasks: EVERY_TASK, needs: "attention", load: async (lesson) => ({ layers: await lesson.layers(), kind: lesson.kind }) },
+  heads: { title: "Many heads at once", tasks: EVERY_TASK, needs: "attention", load: async (lesson) => ({ layers: await lesson.layers(), kind: lesson.kind }) },
   residual: { title: "Add, do not replace", tasks: WRITERS, needs: "lens", load: async (lesson) => ({ lens: await lesson.ask("lens", { top: 1 }), preNorm: lesson.model.settings?.norm ? lesson.model.settings.norm === "pre" : null }) },
-  masks: { title: "What may not be seen: masks", tasks: EVERY_TASK, needs: "attention", load: async (lesson) => ({ mapKind: lesson.writingKind, map: lesson.writingKind ? await lesson.layer(lesson.writingKind, 1) : null }) },
   writing: { title: "Writing, one token at a time", tasks: WRITERS, load: async (lesson) => ({ cross: lesson.pass.attention.cross ? await lesson.layer("cross", lesson.pass.attention.cross.layers) : null }) },
+  masks: { title: "What may not be seen: masks", tasks: EVERY_TASK, needs: "attention", load: async (lesson) => ({ mapKind: lesson.writingKind, map: lesson.writingKind ? await lesson.layer(lesson.writingKind, 1) : null }) },
   temperature: { title: "From scores to one word", tasks: WRITERS, load: async () => ({}) },
   forcing: { title: "Learning with the answers, writing without", tasks: TRANSLATORS, load: async (lesson) => ({ fork: await lesson.fork() }) },
   beam: { title: "Several drafts at once: the beam", tasks: TRANSLATORS, needs: "beam-tree", load: async (lesson) => ({ tree: await lesson.ask("beam-tree", { beam_size: 3 }) }) },

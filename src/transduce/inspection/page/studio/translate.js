@@ -15,10 +15,10 @@ export function translatePanel(root, app) {
   const write = debounced(() => session.setText(input.value), 220);
   const input = h("textarea", { class: "source-text", "aria-label": "Text", spellcheck: "false", dir: "auto", rows: "3", placeholder: "Type a text …", oninput: write });
   const languages = h("div", { class: "controls languages" }), examples = h("p", { class: "examples" }), remaining = h("span"), result = h("div", { class: "result", "aria-label": "Translation", role: "region" });
-  // Drawn once: a button that is drawn again with every token loses its focus, and clicks on it are lost.
+  // Drawn once, above what grows: a button that is drawn again or moves with every token loses focus and clicks.
   const progress = h("p", { class: "hint progress", hidden: true }, remaining, h("button", { type: "button", class: "quiet", onclick: () => session.wantAll() }, "Translate all"));
   const copy = h("button", { type: "button", class: "quiet copy", hidden: true, onclick: () => copyTranslation(app) });
-  replace(root, h("div", { class: "translate" }, h("div", { class: "write" }, languages, input, examples, options.element), h("div", { class: "translated" }, copy, result, progress)));
+  replace(root, h("div", { class: "translate" }, h("div", { class: "write" }, languages, input, examples, options.element), h("div", { class: "translated" }, copy, progress, result)));
 
   const live = {
     choose: async (segment, tokens) => {

@@ -1,6 +1,6 @@
 // Attention from one word, drawn as arcs over the sentence: as wide as it is strong. A narrow place stacks the words.
 import { h, svg, replace, append, perFrame } from "../lib/element.js";
-import { tokenText } from "../lib/tokens.js";
+import { direction, tokenText } from "../lib/tokens.js";
 import { percent } from "../lib/numbers.js";
 
 const WIDEST = 9; // pixels of an arc of weight 1
@@ -12,13 +12,14 @@ export function arcs(root, { words, from, weights, hue = "", marked = [] }) {
   const places = words.map((word, index) => h("span", { class: `arcs-word${index === from ? " from" : ""}${marked.includes(index) ? " marked" : ""}` },
     h("span", { class: "arcs-text" }, tokenText(word)), h("span", { class: "arcs-share" }, weights[index] >= LABELLED ? percent(weights[index]) : "")));
   const row = h("div", { class: "arcs-words" }, places.map((place, index) => (index ? [" ", place] : place)));
-  const box = h("div", { class: `arcs ${hue}` }, picture, row);
+  const box = h("div", { class: `arcs ${hue}` }, picture, row), order = direction(words.map((word) => word.text).join(" "));
   replace(root, box);
 
   function draw() {
     box.classList.remove("stacked");
     const isStacked = row.scrollWidth > box.clientWidth + 1;
     box.classList.toggle("stacked", isStacked);
+    row.dir = isStacked ? "" : order; // in a column the lines stand on one side, whatever the language
     const frame = box.getBoundingClientRect();
     if (!frame.width) return;
     const boxes = places.map((place) => place.querySelector(".arcs-text").getBoundingClientRect());

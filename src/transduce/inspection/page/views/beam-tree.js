@@ -10,6 +10,7 @@ import { direction, specialName, tokenList, tokenName, tokenText } from "../lib/
 import { layoutTree, pathTo } from "./tree-layout.js";
 
 const SIZE = { width: 104, height: 40, gapX: 26, gapY: 8, margin: 10 }; // of nodes, in CSS pixels at scale 1
+const SMALLEST = 0.45; // scale at which a token can still be read
 const REASONS = {
   outscored: "other hypotheses filled the beam",
   end_outscored: "it ends here, but is not among the best finished hypotheses",
@@ -49,7 +50,7 @@ class BeamTreeView {
     replace(this.root, h("div", { class: "view beam-tree" },
       h("div", { class: "controls" }, live ? h("label", {}, "Beam size", this.beam, this.beamOut) : h("span", {}, `Beam of ${data.beam_size}`),
         h("label", {}, `${counted(count, "pruned hypothesis", "pruned hypotheses")}:`, this.prunedInput),
-        h("span", { class: "segmented" }, tool("−", "Zoom out", () => this.zoom(0.85)), tool("Fit", "Original size", () => this.zoom(null)), tool("+", "Zoom in", () => this.zoom(1.18))),
+        h("span", { class: "segmented" }, tool("−", "Zoom out", () => this.zoom(0.85)), tool("Fit", "Fit the width", () => this.zoom(null)), tool("+", "Zoom in", () => this.zoom(1.18))),
         this.legend()),
       h("p", { class: "hint" }, "Each box is a token that continues the text on its left. Its number is the log-probability of the text so far: 0 is certain, every token makes it smaller."),
       this.box,
@@ -113,8 +114,8 @@ class BeamTreeView {
     return button;
   }
 
-  zoom(factor) {
-    this.scale = factor === null ? enlargement() : clamp(this.scale * factor, 0.45, 2);
+  zoom(factor) { // null: as large as the width of the box allows
+    this.scale = clamp(factor === null ? (this.scale * (this.box.clientWidth - 2 * SIZE.margin)) / (this.canvas.offsetWidth - 2 * SIZE.margin) : this.scale * factor, SMALLEST, factor === null ? enlargement() : 2);
     this.drawTree();
     this.live?.changed?.();
   }

@@ -46,7 +46,7 @@ function markedText(output, words, common, tag) {
   return h("p", { class: "written", tabindex: "0", dir: direction(output.text), lang: "" }, parts);
 }
 
-const tiny = (share) => (share < 1e-4 ? "0.0\u2009%" : percent(share)); // a card has no room for more; the table has it
+const tiny = (share) => (share < 1e-4 ? "0.0\u202f%" : percent(share)); // a card has no room for more; the table has it
 
 function comparedToken(token, before, after) {
   const change = Math.max(-1, Math.min(1, (after - before) / STRONG)), colour = diverging(change);
@@ -110,7 +110,7 @@ export function comparisonPart(noun) {
     const { original, changed, has_changed: differs } = result, words = [original, changed].map(wordsOf);
     const common = commonWords(...words.map((list) => list.map((word) => word.text)));
     const count = words[1].length - common[1].size, gone = words[0].length - common[0].size;
-    headline.textContent = differs ? `Another ${noun}` : `The same ${noun}`;
+    headline.textContent = differs ? `The ${noun} changes` : `The ${noun} stays the same`;
     replace(body,
       h("ul", { class: "changes" }, result.changes.map((change) => h("li", {}, h("bdi", {}, change.replaceAll("\u2581", ""))))),
       h("div", { class: "both" },

@@ -1,9 +1,9 @@
 // What the steps of the tour are made of: words to choose from, labelled heat maps, bars, short texts.
 import { h } from "../lib/element.js";
 import { colours, paintDots } from "../lib/draw.js";
-import { percent } from "../lib/numbers.js";
+import { clamp, percent } from "../lib/numbers.js";
 import { roving } from "../lib/keys.js";
-import { tokenText } from "../lib/tokens.js";
+import { direction, tokenText } from "../lib/tokens.js";
 
 // "The **query** asks" -> text with bold words; _word_ is set as an example.
 export function prose(text) {
@@ -17,12 +17,26 @@ export const note = (text) => h("p", { class: "hint lesson-note" }, typeof text 
 // One line that says what to do with the picture.
 export const tryThis = (text) => h("p", { class: "try-this" }, h("b", {}, "Try: "), prose(text));
 
+// `parts[i]` is the element of `tokens[i]`; the tokens of one word get a group that stays on one line.
+export function byWords(tokens, parts) {
+  const groups = [];
+  tokens.forEach((token, i) => (token.starts || !i ? groups.push([parts[i]]) : groups.at(-1).push(parts[i])));
+  return groups.map((group) => (group.length > 1 ? h("span", { class: "word-group" }, group) : group));
+}
+
+// The `most` neighbours of a place among `count`: { from, to }.
+export function around(at, count, most) {
+  const from = clamp(at - Math.floor(most / 2), 0, Math.max(0, count - most));
+  return { from, to: Math.min(count, from + most) };
+}
+
 // A row of words or tokens; one is chosen. Without `choose` it only shows them.
 export function wordRow(tokens, chosen, choose = null, { dim = () => false, under = () => null, label = "Word" } = {}) {
   const items = tokens.map((token, index) => h(choose ? "button" : "span", { type: choose ? "button" : null, class: `word-chip${index === chosen ? " chosen" : ""}${dim(index) ? " dim" : ""}${token.starts ? "" : " joined"}`,
     "aria-pressed": choose ? index === chosen : null, onclick: choose ? () => choose(index) : null }, tokenText(token), under(index) === null ? null : h("small", {}, under(index))));
-  const row = h("div", { class: "word-row", role: choose ? "group" : null, "aria-label": choose ? label : null }, items);
+  const row = h("div", { class: `word-row${choose ? " selectable" : ""}`, role: choose ? "group" : null, "aria-label": choose ? label : null, dir: direction(tokens.map((token) => token.text).join(" ")) }, byWords(tokens, items));
   if (choose) roving(row, () => items);
+  if (choose && items[chosen]) requestAnimationFrame(() => { row.scrollTop = items[chosen].offsetTop - row.clientHeight / 2; }); // the row of a long text scrolls
   return row;
 }
 

@@ -50,7 +50,7 @@ export function neuronView(root, data) {
     h("p", { class: "formula" }, `score = ${data.scale === 1 ? "" : `${fixed(data.scale, 3)} × `}Σ (q × k)${biased ? " + position" : ""},  weight = softmax(score)`),
     readout,
     h("div", { class: "scroll tall", tabindex: "0", role: "region", "aria-label": "Keys, products and scores" }, h("table", { class: "arithmetic" },
-      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "key of"), h("th", { scope: "col" }, "k"), h("th", { scope: "col" }, "q × k, channel by channel"), h("th", { scope: "col" }, "score"), h("th", { scope: "col" }, "softmax")),
+      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "key of"), h("th", { scope: "col" }, "k"), h("th", { scope: "col" }, "q × k"), h("th", { scope: "col" }, "score"), h("th", { scope: "col" }, "softmax")),
         h("tr", { class: "query" }, h("th", { scope: "row" }, "q of ", tokenText(row)), h("td", { class: "wide" }, strip(data.query, scales.query, "query", say(null))), h("td", {}), h("td", {}), h("td", {}))),
       h("tbody", {}, lines))),
     h("p", { class: "legend" }, "negative", legendStrip(strips, observer), "positive"),

@@ -45,7 +45,7 @@ function normChart(stack, values, tokens) {
     const marked = chosen < 0 ? means : values.map((layer) => layer[chosen]);
     replace(place, svg("svg", { width, height: HIGH, viewBox: `0 0 ${width} ${HIGH}`, role: "img", "aria-label": `${STACK_TITLES[stack]}: ${sentence()}` },
       ticks.map((value) => [svg("line", { class: "rule", x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value) }), svg("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, String(value))]),
-      values.map((_, layer) => (layer % every ? null : svg("text", { x: x(layer), y: bottom + 18, "text-anchor": layer ? (layer === steps ? "end" : "middle") : "start" }, layer ? (every > 1 || width < 70 * values.length ? `${layer}` : `layer ${layer}`) : "embedding"))),
+      values.map((_, layer) => (layer % every ? null : svg("text", { x: x(layer), y: bottom + 18, "text-anchor": layer ? (layer === steps ? "end" : "middle") : "start" }, layer ? (every > 1 || width < 95 * values.length ? `${layer}` : `layer ${layer}`) : "embedding"))),
       tokens.length > MOST_NORM_LINES ? bands(values, x, y) : tokens.map((_, i) => line(values.map((layer) => layer[i]), "one")), line(means, "mean"), chosen < 0 ? null : line(marked, "chosen"),
       marked.map((value, layer) => svg("circle", { class: chosen < 0 ? "mean" : "chosen", cx: x(layer), cy: y(value), r: 3.5 }))));
     said.textContent = sentence();

@@ -219,5 +219,5 @@ function honest({ scores }) {
         " in test sentences whose adjective and noun it never saw together",
         averaged !== undefined && count ? [`. With ${heads} switched off: `,
           typeof zeroed === "number" ? [h("b", {}, percent(zeroed)), ` where ${own} output becomes zero everywhere, as the switch above does it, and `] : "",
-          h("b", {}, percent(averaged)), ` where ${own} output becomes ${own} average at the words in question, which removes what ${count === 1 ? "it says" : "they say"} but disturbs the rest less. One of the two nouns at random would be 50\u2009%.`] : ".") : null));
+          h("b", {}, percent(averaged)), ` where ${own} output becomes ${own} average at the words in question, which removes what ${count === 1 ? "it says" : "they say"} but disturbs the rest less. One of the two nouns at random would be 50\u202f%.`] : ".") : null));
 }

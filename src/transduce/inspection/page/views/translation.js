@@ -188,7 +188,7 @@ function footLine(segment, line, live) {
 function probabilityLegend() {
   const canvas = h("canvas", { "aria-hidden": "true" });
   return {
-    element: h("p", { class: "legend" }, h("span", {}, "Probability of each token: 0\u2009%"), canvas, h("span", {}, "100\u2009%")),
+    element: h("p", { class: "legend" }, h("span", {}, "Probability of each token: 0\u202f%"), canvas, h("span", {}, "100\u202f%")),
     paint: () => paintDots(canvas, Float32Array.from({ length: 256 }, (_, i) => 255 - i), 1, 256, 255, colours().unsure),
   };
 }
