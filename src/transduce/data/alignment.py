@@ -13,10 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from transduce.data.lexicon import (
     Cells,
@@ -39,12 +37,6 @@ CONCENTRATION = 0.01
 """Of the Dirichlet prior: small values prefer few translations for each token."""
 TINY = 1e-300
 FIRST_TENSION, LEAST_TENSION, MOST_TENSION = 4.0, 0.1, 14.0
-
-ALIGNMENT = "alignment"
-"""The column of a prepared split with the links of each pair: target token, source token, target token, …"""
-
-TokenLinks = NDArray[Any]
-"""(target token, source token) in each row, sorted."""
 
 
 @dataclass
@@ -122,11 +114,8 @@ class _TensionStep:
 def _distances(chunk: Chunk) -> Numbers:
     """Return how far each cell is from the diagonal, |i/m - j/n|; not a number for NULL."""
     lengths = np.repeat(chunk.target_lengths, chunk.target_lengths)
-    place = np.arange(len(lengths)) - np.repeat(
-        np.cumsum(chunk.target_lengths) - chunk.target_lengths, chunk.target_lengths
-    )
     widths = np.repeat(chunk.source_lengths, chunk.target_lengths)
-    column = np.arange(int(widths.sum())) - np.repeat(np.cumsum(widths) - widths, widths)
+    place, column = _places(chunk.target_lengths), _places(widths)
     across = column / np.repeat(np.maximum(widths - 1, 1), widths)
     distance = np.abs(np.repeat((place + 1) / lengths, widths) - across)
     return np.where(column == 0, np.nan, distance)
@@ -148,40 +137,48 @@ def _digamma(values: Numbers) -> Numbers:
     return series
 
 
+Align = Callable[[Integers, tuple[int, int]], tuple[Integers, Integers]]
+"""(rows, number of first target and source tokens to leave out) -> the links of all rows, their numbers per row."""
+
+
 def align_corpus(
     sides: tuple[Ragged, Ragged],
     sizes: tuple[int, int],
     progress: Callable[[str, int], None] = lambda stage, count: None,
-) -> Callable[[Integers], list[TokenLinks]]:
-    """Learn to align a corpus, and return what aligns some of its rows; a pair that is far too long has no links."""
+) -> Align:
+    """Learn to align the tokens of a corpus, and return what aligns consecutive or other sorted rows.
+
+    The links of a row are target token, source token, target token, …; a pair that is far too long has none.
+    """
     source, target = sides
     sample = PairSample.of(source, target)
-    stages = [f"aligning {direction}, {ROUNDS} times" for direction in ("targets", "sources")]
-    forward = Aligner.learn((source, target), sizes, sample, lambda done: progress(stages[0], done))
-    backward = Aligner.learn((target, source), sizes[::-1], sample, lambda done: progress(stages[1], done))
+    forward = Aligner.learn((source, target), sizes, sample, lambda done: progress("aligning targets", done))
+    backward = Aligner.learn((target, source), sizes[::-1], sample, lambda done: progress("aligning sources", done))
 
-    def align(rows: Integers) -> list[TokenLinks]:
-        links = [np.zeros((0, 2), dtype=np.int64)] * len(rows)
-        place_of = dict(zip(rows.tolist(), range(len(rows)), strict=True))
+    def align(rows: Integers, first: tuple[int, int]) -> tuple[Integers, Integers]:
+        lengths, found = np.zeros(len(rows), dtype=np.int64), [np.zeros((0, 2), dtype=np.int64)]
         for part in split_rows(source, target, rows[source.lengths[rows] > 0]):
-            there = read_chunk(source, target, part, sizes[0])
-            back = read_chunk(target, source, part, sizes[1])
-            for row, found in zip(part.tolist(), _agreed(there, forward.best(there), backward.best(back)), strict=True):
-                links[place_of[row]] = found
-        return links
+            chunk, back = read_chunk(source, target, part, sizes[0]), read_chunk(target, source, part, sizes[1])
+            links, pair = _agreed(chunk, forward.best(chunk), backward.best(back))
+            kept = (links >= first).all(axis=1)
+            found.append(links[kept])
+            lengths[np.searchsorted(rows, part)] = 2 * np.bincount(pair[kept], minlength=len(part))
+        return np.concatenate(found).reshape(-1), lengths
 
     return align
 
 
-def _agreed(chunk: Chunk, source_of: Integers, target_of: Integers) -> list[TokenLinks]:
-    """Return the links of each pair of a chunk that both directions agree on; places count from 1, 0 is none."""
-    source_lengths = chunk.source_lengths - 1
-    starts = np.cumsum(source_lengths) - source_lengths
-    place = np.arange(len(source_of)) - np.repeat(
-        np.cumsum(chunk.target_lengths) - chunk.target_lengths, chunk.target_lengths
-    )
-    back = np.append(target_of, 0)[np.repeat(starts, chunk.target_lengths) + source_of - 1]
+def _agreed(chunk: Chunk, source_of: Integers, target_of: Integers) -> tuple[Integers, Integers]:
+    """Return the links that both directions agree on, and the pair of each; places count from 1, 0 is none."""
+    lengths, place = chunk.target_lengths, _places(chunk.target_lengths)
+    starts = np.cumsum(chunk.source_lengths - 1) - chunk.source_lengths + 1
+    back = np.append(target_of, 0)[np.repeat(starts, lengths) + source_of - 1]
     agreed = (source_of > 0) & (back == place + 1)
-    pairs = np.stack([place, source_of - 1], axis=1)
-    ends = np.cumsum(chunk.target_lengths)
-    return [pairs[start:end][agreed[start:end]] for start, end in zip([0, *ends.tolist()], ends.tolist(), strict=False)]
+    links = np.stack([place, source_of - 1], axis=1)
+    return links[agreed], np.repeat(np.arange(len(lengths)), lengths)[agreed]
+
+
+def _places(lengths: Integers) -> Integers:
+    """Return the place of each value in its row, for rows that follow each other in one array."""
+    places: Integers = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return places
