@@ -68,11 +68,15 @@ def _keep(found: dict[str, Tensor], name: str, module: nn.Module, inputs: object
 def _scores(query: Tensor, key: Tensor, scale: float) -> Tensor:
     """Return QK^T · scale, in single precision also under autocast.  (B T K), (B S K) -> (B T S)."""
     with torch.autocast(query.device.type, enabled=False):
-        return (query.float() * scale) @ key.float().transpose(1, 2)
+        return (_at_least_single(query) * scale) @ _at_least_single(key).transpose(1, 2)
+
+
+def _at_least_single(value: Tensor) -> Tensor:
+    return value.float() if value.dtype.itemsize < 4 else value
 
 
 def alignment_loss(score: Tensor, allowed: Tensor, guide: Tensor) -> Tensor:
     """Return the weighted cross-entropy -Σ guide · log softmax(score), summed.  (B T S), (B S), (B T S) -> ()."""
-    score, allowed_B1S = score.float(), allowed[:, None]
+    score, allowed_B1S = _at_least_single(score), allowed[:, None]
     log_total_BT = score.masked_fill(~allowed_B1S, -torch.inf).logsumexp(dim=-1)
     return (guide.sum(dim=-1) * log_total_BT).sum() - (guide * score.masked_fill(~allowed_B1S, 0.0)).sum()

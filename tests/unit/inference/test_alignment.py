@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.inference.search.toy import SPECIALS, Toy, random_table, search_all
 from transduce.errors import SettingsError
-from transduce.inference.alignment import cross_attention, cross_attention_all, pharaoh, word_links
+from transduce.inference.alignment import cross_attention, cross_attention_all, word_links
 from transduce.inference.ensemble import Ensemble
 from transduce.inference.search.options import Hypothesis, Request, SearchOptions
 from transduce.inference.search.penalty import uncovered
@@ -20,6 +20,7 @@ from transduce.models.rnn import Rnn, RnnConfig
 from transduce.models.transformer import Transformer, TransformerConfig
 from transduce.nn.hook import HookPoint
 from transduce.nn.initialization import initialize
+from transduce.text.alignment import pharaoh
 
 SIZES = VocabularySizes(13, 13)
 SOURCES, TARGETS = [[4, 5, 6, 7, 8], [9, 10]], [[5, 1, 7], [6, 8, 9, 11, 12]]
