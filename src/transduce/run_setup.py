@@ -85,6 +85,10 @@ class RunSetup:
             corpus = self._corpus()
             if not self.resume:
                 check_validation_split(training, corpus)
+            if corpus.report.alignment is not None and not training.guided_alignment:
+                self.reporter.warn(
+                    "the alignments of the corpus are not used; training.guided_alignment = 0.05 uses them"
+                )
             if training.patience and corpus.validation is None:
                 self.reporter.warn("training.patience has no effect without validation data")
             self.recipe = recipe.with_labels(corpus)

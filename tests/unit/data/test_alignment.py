@@ -88,7 +88,9 @@ def test_probabilities_are_those_of_fast_align(monkeypatch: pytest.MonkeyPatch, 
 
 def links_of(sources: Tokens, targets: Tokens, rows: list[int], size: int) -> list[list[list[int]]]:
     """The links of some rows: [target, source]."""
-    links, lengths = align_corpus((Ragged.of(sources), Ragged.of(targets)), (size, size))(np.array(rows), (0, 0))
+    links, lengths = align_corpus((Ragged.of(sources), Ragged.of(targets)), (size, size))(
+        np.array(rows, dtype=np.int64), (0, 0)
+    )
     ends = np.cumsum([0, *lengths]) // 2
     return [links.reshape(-1, 2)[start:end].tolist() for start, end in pairwise(ends.tolist())]
 
@@ -118,3 +120,8 @@ def test_first_tokens_may_be_left_out() -> None:
     sides = Ragged.of([[9, 1], [9, 2]] * 5), Ragged.of([[1], [2]] * 5)
     links, lengths = align_corpus(sides, (10, 10))(np.arange(2), (0, 1))
     assert (links.tolist(), lengths.tolist()) == ([0, 1, 0, 1], [2, 2])
+
+
+def test_a_corpus_without_pairs_is_no_error() -> None:
+    assert links_of([], [], [], 5) == []
+    assert links_of([[], [1]], [[1], []], [0, 1], 5) == [[], []]

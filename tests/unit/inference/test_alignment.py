@@ -41,6 +41,19 @@ def _started(model: AnyTransducer) -> AnyTransducer:
     return model.eval()
 
 
+def test_a_head_that_was_trained_to_align_is_used_alone() -> None:
+    model = transformer()
+    model.alignment_heads = ((1, 2),)
+    together = cross_attention(model, SOURCES, TARGETS, SPECIALS, SPECIALS)
+    for read, written, weights in zip(SOURCES, TARGETS, together, strict=True):
+        maps = attention_of(model, [*read, SPECIALS.end], [SPECIALS.start, *written, SPECIALS.end])
+        np.testing.assert_allclose(weights, maps.head("cross", 2, 3)[:-1, :-1], atol=1e-6)
+    both = cross_attention(Ensemble([model, transformer()]), SOURCES, TARGETS, SPECIALS, SPECIALS)
+    alone = cross_attention(transformer(), SOURCES, TARGETS, SPECIALS, SPECIALS)
+    for weights, one, other in zip(both, together, alone, strict=True):
+        np.testing.assert_allclose(weights, (one + other) / 2, atol=1e-6)
+
+
 def test_weights_are_of_the_last_two_layers_whatever_else_is_in_the_batch() -> None:
     model = transformer()
     together = cross_attention(model, SOURCES, TARGETS, SPECIALS, SPECIALS)

@@ -71,7 +71,6 @@ class PairPreparation(Preparation[TranslationConfig]):
         self.dropped = sum(MARKS[reason] for reason, rule in rules.items() if rule == "drop")
         """The marks for which a training pair is dropped."""
         self.audited: dict[str, AuditedPairs] = {}
-
         self.alignment: AlignmentReport | None = None
 
     def report_notes(self) -> Table:
@@ -230,12 +229,11 @@ class PairPreparation(Preparation[TranslationConfig]):
                 before = self._prefix(corpus)
                 for start in range(first, first + counter.kept, CHUNK_ROWS):
                     rows = np.arange(start, min(start + CHUNK_ROWS, first + counter.kept))
-                    if alignment_file(corpus) is None:
+                    if given is not None and alignment_file(corpus) is not None:
+                        values, lengths = given.take(rows)
+                    else:
                         assert align is not None
                         values, lengths = align(rows, (len(before.target), len(before.source)))
-                    else:
-                        assert given is not None
-                        values, lengths = given.take(rows)
                     writer.append_flat(values, lengths)
                     pairs, links = pairs + int(np.count_nonzero(lengths)), links + len(values) // 2
                     self.progress("writing alignments", int(rows[-1]) + 1)
