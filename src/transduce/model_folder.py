@@ -27,7 +27,7 @@ from torch import Tensor
 from transduce.config import Config, Table
 from transduce.errors import MissingInput, ModelFolderError, SettingsError, brief
 from transduce.models import catalog
-from transduce.models.alignment import cross_attentions
+from transduce.models.guided_alignment import cross_attentions
 from transduce.models.interface import AnyTransducer, EncoderModel, Model, VocabularySizes
 from transduce.storage.atomic import atomic_folder, read_json, write_json
 from transduce.storage.checkpoints import SavedCheckpoints

@@ -15,7 +15,7 @@ from transduce.config import Table, write_toml
 from transduce.data.prepared import Prepared
 from transduce.errors import MissingInput, SettingsError
 from transduce.models import catalog
-from transduce.models.alignment import default_alignment_head
+from transduce.models.guided_alignment import default_alignment_head
 from transduce.models.interface import Model, VocabularySizes
 from transduce.recipe import Recipe, resume_recipe
 from transduce.storage.atomic import atomic_file

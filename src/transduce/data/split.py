@@ -56,7 +56,7 @@ class PairWriter:
     def __init__(
         self, folder: Path, tokenizers: Sequence[AnyTokenizer], limits: LengthFilter, aligned: Path | None = None
     ) -> None:
-        """`aligned` is where the given alignments go, as links between tokens: see `data.alignment`."""
+        """`aligned` is where the given alignments go, as links between tokens: see `data.aligner`."""
         folder.mkdir()
         self._limits, self._tokenizers = limits, tokenizers
         caches = {id(tokenizer): WordCache(tokenizer) for tokenizer in tokenizers}

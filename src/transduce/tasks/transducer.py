@@ -21,7 +21,7 @@ from transduce.errors import SettingsError
 from transduce.inference.search.options import SearchOptions
 from transduce.model_folder import ModelFolder
 from transduce.models import catalog
-from transduce.models.alignment import alignment_loss, record_scores
+from transduce.models.guided_alignment import alignment_loss, record_scores
 from transduce.models.interface import AnyTransducer, Model, VocabularySizes, collect_losses
 from transduce.nn.cpu.cross_entropy import CrossEntropy, linear_cross_entropy, paired_cross_entropy
 from transduce.nn.dropout import begin_pass

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transduce.config import Table
-from transduce.data.alignment import align_corpus
+from transduce.data.aligner import align_corpus
 from transduce.data.audit import (
     CHUNK_ROWS,
     HELD_OUT,

@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 import transduce
+from tests.unit.training.example import Listener
 from transduce.config import Table, merge
 from transduce.errors import ModelFolderError, SettingsError
 from transduce.inference.load import load_translator
@@ -106,8 +107,10 @@ def test_the_loss_has_a_second_part_and_the_model_folder_names_the_head(
 
 def test_without_a_weight_an_aligned_corpus_gives_the_same_model(files: dict[str, str], tmp_path: Path) -> None:
     plain = train(recipe(files, 0.0), tmp_path / "plain")
-    aligned = train(recipe(files, 0.0, data={"align": True}), tmp_path / "aligned")
+    listener = Listener()
+    aligned = train(recipe(files, 0.0, data={"align": True}), tmp_path / "aligned", reporter=listener)
     assert same(plain, aligned)
+    assert any("alignments of the corpus are not used" in message for message in listener.warnings)
     lines = [events(run, "update", "validation", "final") for run in (plain, aligned)]
     assert lines[0] == lines[1]
 

@@ -14,9 +14,9 @@ from transduce.config import Config
 from transduce.data.batching import PairBatch, collate, with_guide
 from transduce.data.ragged import Ragged
 from transduce.data.store import PairStore
-from transduce.models.alignment import alignment_loss, cross_attentions, default_alignment_head, record_scores
 from transduce.models.ancestors.conv_seq2seq import ConvSeq2SeqConfig
 from transduce.models.catalog import build
+from transduce.models.guided_alignment import alignment_loss, cross_attentions, default_alignment_head, record_scores
 from transduce.models.interface import AnyTransducer, VocabularySizes
 from transduce.models.rnn import RnnConfig
 from transduce.models.transformer import TransformerConfig

@@ -9,8 +9,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from transduce.data import alignment, lexicon
-from transduce.data.alignment import Aligner, align_corpus
+from transduce.data import aligner, lexicon
+from transduce.data.aligner import Aligner, align_corpus
 from transduce.data.lexicon import PairSample
 from transduce.data.ragged import Ragged
 
@@ -74,7 +74,7 @@ def digamma(value: float) -> float:
 
 @pytest.mark.parametrize("rounds", [1, 2])
 def test_probabilities_are_those_of_fast_align(monkeypatch: pytest.MonkeyPatch, rounds: int) -> None:
-    monkeypatch.setattr(alignment, "ROUNDS", rounds)
+    monkeypatch.setattr(aligner, "ROUNDS", rounds)
     pairs = corpus()
     sides = Ragged.of(pairs[0]), Ragged.of(pairs[1])
     found = Aligner.learn(sides, (SOURCES, TARGETS), PairSample.of(*sides), lambda done: None)
