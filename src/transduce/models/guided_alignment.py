@@ -3,7 +3,7 @@
 The weights with which the first head of the second-last decoder layer predicts a target token are trained, by
 cross-entropy, towards an even distribution over the source tokens that the token is aligned with.
 
-Differs from Garg et al. (section 4.3): the head sees the past of the target only, as in decoding, so that there is one
+Differs from Garg et al.: the head sees the past of the target only, as in decoding, so that there is one
 forward pass, and the loss is divided by the number of all target tokens, not of those with an alignment.
 
 Letters: B sentences, H heads, T target, S source, K width of a head.
@@ -28,8 +28,8 @@ AlignmentHead = tuple[int, int]
 
 def cross_attentions(model: nn.Module) -> list[nn.Module]:
     """Return the attentions of the decoder to the source, from the first layer to the last."""
-    named = [(name, module) for name, module in model.named_modules() if name.endswith("cross_attention")]
-    return [getattr(module, "attention", module) for _, module in named]
+    found = (module for name, module in model.named_modules() if name.endswith("cross_attention"))
+    return [getattr(module, "attention", module) for module in found]
 
 
 def default_alignment_head(model: nn.Module) -> AlignmentHead:
@@ -39,7 +39,7 @@ def default_alignment_head(model: nn.Module) -> AlignmentHead:
 
 @contextmanager
 def record_scores(model: AnyTransducer, head: AlignmentHead) -> Iterator[list[Tensor]]:
-    """Record the scores of one head in a pass, with gradients: one (B T S), there when the context has ended.
+    """Record the scores of one head in a pass, with gradients: the list has one (B T S) when the context has ended.
 
     They are computed from the head's queries and keys, so that the model's own kernels stay as they are, and outside
     of blocks, which may be recomputed in the backward pass.
