@@ -27,6 +27,7 @@ from torch import Tensor
 from transduce.config import Config, Table
 from transduce.errors import MissingInput, ModelFolderError, SettingsError, brief
 from transduce.models import catalog
+from transduce.models.guided_alignment import cross_attentions
 from transduce.models.interface import AnyTransducer, EncoderModel, Model, VocabularySizes
 from transduce.storage.atomic import atomic_folder, read_json, write_json
 from transduce.storage.checkpoints import SavedCheckpoints
@@ -179,9 +180,31 @@ def load_model(folder: Path) -> ModelFolder:
     weights = load_weights(folder / WEIGHTS)
     model = catalog.build(config, sizes)  # `describe_model` has compared it with the header of the weights
     put_weights(model, weights, folder / WEIGHTS)
+    _read_alignment_heads(model, found.notes, folder / CONFIG)
     card = folder / MODEL_CARD
     text = read_regular(card, MAX_CARD_BYTES).decode("utf-8", "replace") if os.path.lexists(card) else ""
     return ModelFolder(model.eval(), config, found.source_tokenizer, found.target_tokenizer, found.notes, text)
+
+
+def alignment_notes(model: Model) -> Table:
+    """Return the note that a model folder has of heads that align words."""
+    heads = [list(head) for head in model.alignment_heads]
+    return {"alignment_heads": heads} if heads else {}
+
+
+def _read_alignment_heads(model: Model, notes: Table, where: Path) -> None:
+    """Tell a model which of its heads align words."""
+    found = notes.get("alignment_heads")
+    if found is None:
+        return
+    layers = [getattr(getattr(one, "shape", None), "num_heads", 1) for one in cross_attentions(model)]
+    match found:
+        case [[int(layer), int(head)]] if 0 <= layer < len(layers) and 0 <= head < layers[layer]:
+            model.alignment_heads = ((layer, head),)
+        case _:
+            raise ModelFolderError(
+                f"{where}: alignment_heads = {brief(found)} names no head of the model; copy the folder again"
+            )
 
 
 def _check_header(folder: Path, config: Config, sizes: VocabularySizes) -> None:

@@ -68,12 +68,13 @@ class Recipe:
         model = catalog.read_model_table(tables.get("model", {}), f"{where}: model")
         task = task_for(read_data_table(tables["data"], f"{where}: data"))
         model = task.complete_model(model, tables.get("model", {}), where)
-        training = task.training_defaults() | tables.get("training", {})
+        given = task.training_defaults() | tables.get("training", {})
+        training = TrainingConfig.from_table(given, f"{where}: training")
         recipe = cls(
-            data=task.complete_data(model, where),
+            data=task.complete_data(model, training, where),
             tokenizer=read_tokenizer_table(task.data, tables.get("tokenizer", {}), f"{where}: tokenizer"),
             model=model,
-            training=TrainingConfig.from_table(training, f"{where}: training"),
+            training=training,
             search=SearchOptions.from_table(task.search_table(tables.get("search", {})), f"{where}: search"),
         )
         recipe.task.check(recipe.model, recipe.tokenizer, recipe.training, where)

@@ -21,7 +21,7 @@ from transduce.inference.search.options import OTHER_NAMES, SearchOptions
 from transduce.inference.text_encoder import TextEncoder
 from transduce.inference.translator import Translator
 from transduce.interop.pretrained import model_folder
-from transduce.model_folder import ModelFolder, save_model
+from transduce.model_folder import ModelFolder, alignment_notes, save_model
 from transduce.models.interface import move, unused_gpu_note
 from transduce.recipe import Recipe, fill_in, precision_note, read_recipe, resume_recipe
 from transduce.run_arguments import Arguments, Both, Texts
@@ -396,7 +396,7 @@ def _save_model(trainer: Trainer, recipe: Recipe, folder: Path, reporter: Report
         if tuned is not None:
             search, why = tuned
             reporter.warn(why)
-    notes = task.notes(search, corpus)
+    notes = {**task.notes(search, corpus), **alignment_notes(trainer.model)}
     contents = ModelFolder(trainer.model, recipe.model, corpus.source_tokenizer, corpus.target_tokenizer, notes)
     text, before = task.card(contents, corpus), trainer.progress.before
     card = model_card(contents, text, corpus, recipe.training, updates, final, trainer.fingerprint, before)

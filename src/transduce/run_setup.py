@@ -15,6 +15,7 @@ from transduce.config import Table, write_toml
 from transduce.data.prepared import Prepared
 from transduce.errors import MissingInput, SettingsError
 from transduce.models import catalog
+from transduce.models.guided_alignment import default_alignment_head
 from transduce.models.interface import Model, VocabularySizes
 from transduce.recipe import Recipe, resume_recipe
 from transduce.storage.atomic import atomic_file
@@ -24,6 +25,7 @@ from transduce.tasks.catalog import load_prepared, prepare, task_for
 from transduce.training.budget import Speed, measure_speed
 from transduce.training.checkpoint import SETTINGS, Checkpoints
 from transduce.training.compatibility import (
+    check_alignments,
     check_lengths,
     check_model_settings,
     check_model_size,
@@ -83,6 +85,10 @@ class RunSetup:
             corpus = self._corpus()
             if not self.resume:
                 check_validation_split(training, corpus)
+            if corpus.report.alignment is not None and not training.guided_alignment:
+                self.reporter.warn(
+                    "the alignments of the corpus are not used; training.guided_alignment = 0.05 uses them"
+                )
             if training.patience and corpus.validation is None:
                 self.reporter.warn("training.patience has no effect without validation data")
             self.recipe = recipe.with_labels(corpus)
@@ -196,6 +202,9 @@ def build_model(recipe: Recipe, corpus: Prepared, reporter: Reporter, begun: boo
     check_model_size(outline(recipe.model, sizes), training)
     model = catalog.build(recipe.model, sizes, training.seed)
     check_lengths(model, corpus)
+    if training.guided_alignment:
+        check_alignments(corpus)
+        model.alignment_heads = (default_alignment_head(model),)
     if training.initial_checkpoint is not None and not begun:
         reporter.warn(recipe.task.initialize(model, Path(training.initial_checkpoint), source, target))
     sides = (("source", training.source_vectors, source), ("target", training.target_vectors, target))
@@ -231,6 +240,8 @@ def run_fingerprint(recipe: Recipe, corpus: Prepared, ranks: Ranks) -> Table:
 
 def check_preparation(corpus: Prepared, recipe: Recipe) -> None:
     """Raise if a corpus was prepared with other settings than the recipe's."""
+    if recipe.training.guided_alignment:
+        check_alignments(corpus)
     settings = (task_for(corpus.data).preparation_settings(), corpus.tokenizer)
     if settings != (recipe.task.preparation_settings(), recipe.tokenizer):
         raise SettingsError(

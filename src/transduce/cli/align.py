@@ -36,9 +36,9 @@ def command(run: str, device: str, output_format: str, **options: Any) -> None:
     Prints one line for each pair in Pharaoh format: `0-0 1-2`, source word first, counted from 0. Words are separated
     by spaces. Each target word is aligned to one source word. Pairs longer than the model's maximum get an empty line.
     """
-    from transduce.inference.alignment import pharaoh
     from transduce.inference.load import load_translator
     from transduce.inference.padding import windows
+    from transduce.text.alignment import pharaoh
     from transduce.text.corpus import read_pairs
 
     corpus, unused = pair_corpus(options), UnusedUnits()

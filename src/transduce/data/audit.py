@@ -9,22 +9,26 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import repeat
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from transduce.data.ragged import OFFSET, RaggedWriter, read_strings
+from transduce.data.ragged import OFFSET, RaggedWriter, read_rows, read_strings
 from transduce.data.report import MAX_EXAMPLES, CorpusCounter
+from transduce.text.alignment import AlignmentFile, Links
 from transduce.text.corpus import Pair
 
 CHARACTERS_PER_TOKEN = 40
 """A line of more characters per allowed token than this is too long without being tokenised."""
 MIN_RATIO_LENGTH = 5
 """A side counts as at least this many tokens when the lengths of two sides are compared."""
+
+SIDES = ("source", "target")
 
 Lengths = NDArray[np.int64]
 Chosen = NDArray[np.bool_]
@@ -129,6 +133,11 @@ class AuditedPairs:
         source, target = (read_strings(self._folder, side, start, stop) for side in ("source", "target"))
         return source, target
 
+    def links(self, start: int, stop: int) -> list[Links]:
+        """Return the word alignments of consecutive pairs."""
+        rows = read_rows(self._folder, "links", "<u4", start, stop)
+        return [[(source, target) for source, target in row.reshape(-1, 2).tolist()] for row in rows]
+
     def ranges(self, rows: int) -> Iterator[RowRange]:
         """Cut all rows into ranges of at most `rows`, none of which crosses from one corpus into the next."""
         for corpus, (first, end) in enumerate(zip(self.bounds, self.bounds[1:], strict=False)):
@@ -177,6 +186,8 @@ class _Chunk:
     sources: list[str] = field(default_factory=list)
     targets: list[str] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
+    links: list[Links] = field(default_factory=list)
+    """Their word alignments."""
 
 
 def audit_pairs(
@@ -185,25 +196,31 @@ def audit_pairs(
     limits: LengthFilter,
     progress: Callable[[int], None],
     languages: Sequence[str] | None = None,
+    alignments: Sequence[AlignmentFile | None] | None = None,
 ) -> AuditedPairs:
     """Write the usable pairs to disk, corpus after corpus; count the others.
 
     `languages` are those of the corpora, where there are several: equal pairs of two languages are not duplicates.
+    `alignments` are the word alignments of the corpora, where some have any.
     """
     folder.mkdir(parents=True)
     names = ("lines", "marks", "pair.hashes", "source.hashes")
     files = [(folder / name).open("wb") for name in names]
     sizes = []
     try:
-        with RaggedWriter(folder, "source", np.uint8) as sources, RaggedWriter(folder, "target", np.uint8) as targets:
+        with ExitStack() as stack:
+            sources, targets = (stack.enter_context(RaggedWriter(folder, side, np.uint8)) for side in SIDES)
+            links = stack.enter_context(RaggedWriter(folder, "links", "<u4")) if alignments else None
             for at, (pairs, counter) in enumerate(corpora):
                 sizes.append(0)
                 before = sum(other.read for _, other in corpora[:at])
-                for chunk in _usable(pairs, limits, counter):
+                for chunk in _usable(pairs, limits, counter, alignments[at] if alignments else None):
                     source_bytes = [text.encode() for text in chunk.sources]
                     target_bytes = [text.encode() for text in chunk.targets]
                     sources.append_bytes(source_bytes)
                     targets.append_bytes(target_bytes)
+                    if links is not None:
+                        links.append([[*chain.from_iterable(row)] for row in chunk.links])
                     language = "" if languages is None else languages[at]
                     for file, column in zip(files, _columns(chunk, source_bytes, target_bytes, language), strict=True):
                         file.write(column.tobytes())
@@ -225,20 +242,26 @@ def _columns(chunk: _Chunk, sources: list[bytes], targets: list[bytes], language
     )
 
 
-def _usable(pairs: Iterable[Pair], limits: LengthFilter, counter: CorpusCounter) -> Iterator[_Chunk]:
+def _usable(
+    pairs: Iterable[Pair], limits: LengthFilter, counter: CorpusCounter, alignment: AlignmentFile | None
+) -> Iterator[_Chunk]:
     chunk = _Chunk()
     characters = 0
     for pair in pairs:
         counter.read += 1
+        links = [] if alignment is None else alignment.links(*pair)
         if not limits.keeps_text(pair, counter):
             continue
         chunk.sources.append(pair.source)
         chunk.targets.append(pair.target)
         chunk.lines.append(pair.line)
+        chunk.links.append(links)
         characters += len(pair.source) + len(pair.target)
         if len(chunk.lines) == CHUNK_ROWS or characters > CHUNK_CHARACTERS:
             yield chunk
             chunk, characters = _Chunk(), 0
+    if alignment is not None:
+        alignment.finish()
     if chunk.lines:
         yield chunk
 

@@ -142,6 +142,9 @@ class PairBatch(Batch):
     [:, 1:]."""
     target_lengths: Tensor
     """(B), tokens that the model predicts in each row: real ones with the end, without the start."""
+    guide: Tensor | None = None
+    """(B T S), for guided alignment: the weight of each predicted token, spread evenly over the source tokens that it
+    is aligned with; 0 elsewhere."""
 
     @property
     def is_predicted(self) -> Tensor:
@@ -171,6 +174,17 @@ def collate(store: PairStore | BlockStore, rows: Rows, source: Specials, target:
         num_picked=target_lengths + 1,
         rows=rows,
     )
+
+
+def with_guide(batch: PairBatch, alignments: Ragged, weight: float) -> PairBatch:
+    """Return the batch with its alignments, by which attention is guided with this weight."""
+    links, lengths = alignments.take(batch.rows)
+    target, source = links.astype(np.int64).reshape(-1, 2).T
+    row = np.repeat(np.arange(len(batch)), lengths // 2)
+    guide_BTS = np.zeros((len(batch), batch.target.shape[1] - 1, batch.source.shape[1]), dtype=np.float32)
+    guide_BTS[row, target, source] = weight
+    guide_BTS /= np.maximum(1, np.count_nonzero(guide_BTS, axis=-1, keepdims=True))
+    return replace(batch, guide=torch.from_numpy(guide_BTS))
 
 
 def _in_a_row(blocks: Blocks, rows: Rows, special: Specials) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

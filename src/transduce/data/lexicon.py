@@ -10,7 +10,7 @@ corpus is read in chunks, so memory depends on the table and not on the corpus.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -90,20 +90,16 @@ def learn_lexicon(
     table = Table(never_pruned=source_size * target_size)
     done = 0
     for number in range(rounds):
-        counts = np.zeros(len(table.keys))
-        for chunk in _chunks(sources, targets, sample, source_size):
-            cells = chunk.cells(target_size)
-            if number == 0:
+
+        def expected(chunk: Chunk, cells: Cells, likelihood: Numbers, first: bool = number == 0) -> Numbers:
+            nonlocal done, frequency
+            if first:
                 frequency += np.bincount(chunk.targets, minlength=target_size)
-                table.add(cells.keys, cells.expected(np.ones(len(cells.keys))))
-            else:
-                place, found = table.places(cells.keys)
-                expected = cells.expected(np.where(found, table.values[place], 0.0))
-                counts[place[found]] += expected[found]
             done += len(chunk.target_lengths)
             progress(f"aligning {rounds} times", done)
-        if number > 0:
-            table.values = counts
+            return cells.expected(likelihood)
+
+        expect(table, read_sample(sources, targets, sample, source_size), target_size, expected)
         if number + 1 < rounds:
             table.values = _normalised(table.keys // target_size, table.values, source_size + 1)
     real = (table.keys < source_size * target_size) & (table.values > 0)
@@ -142,6 +138,26 @@ class Table:
         self.keys, self.values = self.keys[kept], self.values[kept]
 
 
+def expect(
+    table: Table, chunks: Iterable[Chunk], target_size: int, expected: Callable[[Chunk, Cells, Numbers], Numbers]
+) -> None:
+    """Replace the probabilities of a table by expected counts: a round of EM. An empty table is filled from uniform.
+
+    `expected` distributes the target tokens of a chunk over its cells, given the likelihood of each key.
+    """
+    fills, counts = not len(table.keys), np.zeros(len(table.keys))
+    for chunk in chunks:
+        cells = chunk.cells(target_size)
+        if fills:
+            table.add(cells.keys, expected(chunk, cells, np.ones(len(cells.keys))))
+        else:
+            place, found = table.places(cells.keys)
+            sums = expected(chunk, cells, np.where(found, table.values[place], 0.0))
+            counts[place[found]] += sums[found]
+    if not fills:
+        table.values = counts
+
+
 @dataclass(frozen=True)
 class Cells:
     """Every target token with every source token of its pair, including NULL."""
@@ -155,10 +171,17 @@ class Cells:
 
     def expected(self, likelihood: Numbers) -> Numbers:
         """Distribute each target token over its cells by the likelihood of their keys; return the sums by key."""
-        likelihood = likelihood[self.which]
+        return self.sums(self.shares(likelihood[self.which]))
+
+    def shares(self, weights: Numbers) -> Numbers:
+        """Distribute each target token over its cells in proportion to weights of the cells."""
         starts = np.cumsum(self.widths) - self.widths
-        share = likelihood / np.repeat(np.add.reduceat(likelihood, starts), self.widths)
-        return np.bincount(self.which, weights=share, minlength=len(self.keys)).astype(np.float64, copy=False)
+        shares: Numbers = weights / np.repeat(np.add.reduceat(weights, starts), self.widths)
+        return shares
+
+    def sums(self, shares: Numbers) -> Numbers:
+        """Add up values of the cells by key."""
+        return np.bincount(self.which, weights=shares, minlength=len(self.keys)).astype(np.float64, copy=False)
 
 
 @dataclass(frozen=True)
@@ -179,20 +202,24 @@ class Chunk:
         return Cells(keys, which, widths)
 
 
-def _chunks(sources: Ragged, targets: Ragged, sample: PairSample, null: int) -> Iterator[Chunk]:
-    """Read the pairs of a sample, as many at once as have about `CHUNK_CELLS` together."""
+def read_sample(sources: Ragged, targets: Ragged, sample: PairSample, null: int) -> Iterator[Chunk]:
+    """Read the pairs of a sample in chunks."""
     for start in range(0, sample.taken, CHUNK_ROWS):
-        rows = sample.rows(start, start + CHUNK_ROWS)
-        cells = (sources.lengths[rows] + 1) * targets.lengths[rows]
-        usable = (cells > 0) & (cells <= CHUNK_CELLS)
-        rows, cells = rows[usable], cells[usable]
-        group = np.cumsum(cells) // CHUNK_CELLS
-        for part in np.split(rows, np.flatnonzero(np.diff(group)) + 1):
-            if len(part):
-                yield _chunk(sources, targets, part, null)
+        for part in split_rows(sources, targets, sample.rows(start, start + CHUNK_ROWS)):
+            yield read_chunk(sources, targets, part, null)
 
 
-def _chunk(sources: Ragged, targets: Ragged, rows: Integers, null: int) -> Chunk:
+def split_rows(sources: Ragged, targets: Ragged, rows: Integers) -> Iterator[Integers]:
+    """Split rows into chunks of about `CHUNK_CELLS`, without those that have none, or more than that alone."""
+    cells = (sources.lengths[rows] + 1) * targets.lengths[rows]
+    usable = (cells > 0) & (cells <= CHUNK_CELLS)
+    rows, cells = rows[usable], cells[usable]
+    group = np.cumsum(cells) // CHUNK_CELLS
+    yield from filter(len, np.split(rows, np.flatnonzero(np.diff(group)) + 1))
+
+
+def read_chunk(sources: Ragged, targets: Ragged, rows: Integers, null: int) -> Chunk:
+    """Read some pairs; `null` is the number of NULL, which precedes each source."""
     source_tokens, source_lengths = sources.take(rows)
     target_tokens, target_lengths = targets.take(rows)
     starts = np.cumsum(source_lengths) - source_lengths

@@ -167,12 +167,25 @@ class Ragged:
         return take_rows(self._values, starts, ends)
 
 
+def read_rows(folder: Path, name: str, dtype: Any, start: int, stop: int) -> list[Array]:
+    """Return consecutive rows, read rather than mapped, so that no page stays in memory."""
+    block, ends = _read_block(folder, name, np.dtype(dtype), start, stop)
+    return [block[begin:end] for begin, end in pairwise(ends)]
+
+
 def read_strings(folder: Path, name: str, start: int, stop: int) -> list[str]:
-    """Return consecutive rows of UTF-8 bytes as text, read rather than mapped, so that no page stays in memory."""
+    """Return consecutive rows of UTF-8 bytes as text, read as by `read_rows`."""
+    values, ends = _read_block(folder, name, np.dtype(np.uint8), start, stop)
+    block = values.tobytes()
+    return [block[begin:end].decode() for begin, end in pairwise(ends)]
+
+
+def _read_block(folder: Path, name: str, dtype: np.dtype[Any], start: int, stop: int) -> tuple[Array, list[int]]:
+    """Return consecutive rows in one array, and where they end, after a leading 0."""
     ends = np.fromfile(offsets_path(folder, name), OFFSET, count=stop - start + 1, offset=OFFSET.itemsize * start)
     first, last = int(ends[0]), int(ends[-1])
-    block = np.fromfile(values_path(folder, name), np.uint8, count=last - first, offset=first).tobytes()
-    return [block[begin:end].decode() for begin, end in pairwise((ends - first).tolist())]
+    block = np.fromfile(values_path(folder, name), dtype, count=last - first, offset=dtype.itemsize * first)
+    return block, (ends - first).tolist()
 
 
 def open_array(path: Path, dtype: np.dtype[Any]) -> Array | FileArray:

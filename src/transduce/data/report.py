@@ -155,6 +155,17 @@ class SplitReport(Config):
         return sum(issue.dropped for issue in self.issues.values())
 
 
+class AlignmentReport(Config):
+    """The alignment of the training pairs."""
+
+    pairs: int
+    """Pairs with links."""
+    links: int
+    """Links between tokens."""
+    unusable: int = 0
+    """Given alignments that are not used, since the tokenizer splits the words of their pair elsewhere."""
+
+
 class Report(Config):
     """Results of preparing a corpus."""
 
@@ -178,6 +189,8 @@ class Report(Config):
     """For a text encoder: the labels, by number; absent for pairs."""
     tags: LanguageTags | None = None
     """The target languages and their tokens, where there are several."""
+    alignment: AlignmentReport | None = None
+    """The alignment of the training pairs, for guided alignment."""
 
     def splits(self) -> dict[str, SplitReport]:
         """Return the splits there are, by name."""
@@ -210,6 +223,11 @@ class Report(Config):
             yield f"languages    {listed(self.tags.languages)}"
         if self.train.text is None and 0 < self.tokenizer_pairs < self.train.kept:
             yield f"  trained on a fixed sample of {self.tokenizer_pairs:,} training pairs"
+        if self.alignment is not None:
+            found, unused = self.alignment, ""
+            if found.unusable:
+                unused = f"; {found.unusable:,} given alignments not used, whose words the tokenizer splits elsewhere"
+            yield f"aligned      {found.pairs:,} training pairs, {found.links:,} links between tokens{unused}"
         copies = self.train.issues.get("copy")
         if copies is not None and copies.kept:
             yield (

@@ -146,5 +146,6 @@ def reads_once(corpus: Any) -> bool:
 
 def _files(corpus: Any) -> list[str]:
     names: list[str | None] = [corpus.text] if isinstance(corpus, TextFile) else []
-    names += [corpus.source, corpus.target, corpus.path] if isinstance(corpus, CorpusFiles) else []
+    if isinstance(corpus, CorpusFiles):
+        names += [corpus.source, corpus.target, corpus.path, corpus.alignment]
     return [name for name in names if name is not None]

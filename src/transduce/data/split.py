@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from transduce.data.audit import MARKS, LengthFilter, Lengths, count_issue
 from transduce.data.ragged import RaggedWriter, take_rows
 from transduce.data.report import CorpusCounter, LengthCounter, SplitReport, split_report
+from transduce.data.store import ALIGNMENT
+from transduce.text.alignment import Links, token_links
 from transduce.text.corpus import Pair
 from transduce.text.tokenizer import AnyTokenizer
 from transduce.text.tokenizer.special import NO_PREFIX, LanguagePrefix
@@ -36,6 +38,8 @@ class PairChunk:
     """The issues of each pair that the audit marked."""
     pair: Callable[[int], Pair]
     """Gives one of them, by its place here, with its line number."""
+    links: Sequence[Links] | None = None
+    """The word alignments of the pairs, where there are some to keep."""
 
 
 def prepend(tokens: NDArray[np.uint32], lengths: Lengths, prefix: Sequence[int]) -> tuple[NDArray[np.uint32], Lengths]:
@@ -49,9 +53,12 @@ def prepend(tokens: NDArray[np.uint32], lengths: Lengths, prefix: Sequence[int])
 class PairWriter:
     """Writes the pairs of one split as tokens and text, and counts what is kept and dropped."""
 
-    def __init__(self, folder: Path, tokenizers: Sequence[AnyTokenizer], limits: LengthFilter) -> None:
+    def __init__(
+        self, folder: Path, tokenizers: Sequence[AnyTokenizer], limits: LengthFilter, aligned: Path | None = None
+    ) -> None:
+        """`aligned` is where the given alignments go, as links between tokens: see `data.aligner`."""
         folder.mkdir()
-        self._limits = limits
+        self._limits, self._tokenizers = limits, tokenizers
         caches = {id(tokenizer): WordCache(tokenizer) for tokenizer in tokenizers}
         self._caches = [caches[id(tokenizer)] for tokenizer in tokenizers]
         self._lengths = [LengthCounter(tokenizer, limits.max_length) for tokenizer in tokenizers]
@@ -61,6 +68,9 @@ class PairWriter:
                 ids = f"<u{token_bytes(tokenizer.size)}"
                 self._tokens.append(stack.enter_context(RaggedWriter(folder, f"{name}.tokens", ids)))
                 self._texts.append(stack.enter_context(RaggedWriter(folder, f"{name}.text", np.uint8)))
+            self._links = None if aligned is None else stack.enter_context(RaggedWriter(aligned, ALIGNMENT, "<u4"))
+            self.unusable = 0
+            """Given alignments that cannot be used, since the tokenizer splits the words of their pair elsewhere."""
             self._files = stack.pop_all()
 
     def write(self, chunk: PairChunk, counter: CorpusCounter, prefix: LanguagePrefix = NO_PREFIX) -> None:
@@ -80,7 +90,23 @@ class PairWriter:
             self._lengths[side].add(tokens, lengths)
             self._tokens[side].append_flat(tokens, lengths)
             self._texts[side].append_bytes([text.encode() for text in compress(sides[side], kept.tolist())])
+        if self._links is not None:
+            assert chunk.links is not None
+            pairs = compress(zip(*sides, chunk.links, strict=True), kept.tolist())
+            self._links.append([self._token_links(source, target, links, sizes) for source, target, links in pairs])
         counter.kept += int(np.count_nonzero(kept))
+
+    def _token_links(self, source: str, target: str, links: Links, before: tuple[int, int]) -> list[int]:
+        """Return the links between tokens (target, source, target, …), which `before` others precede on each side."""
+        if not links:
+            return []
+        words = [tokenizer.words_of(text) for tokenizer, text in zip(self._tokenizers, (source, target), strict=True)]
+        for text, word_of in zip((source, target), words, strict=True):
+            if max((word for word in word_of if word is not None), default=-1) + 1 != len(text.split()):
+                self.unusable += 1
+                return []
+        found = token_links(links, words[0], words[1])
+        return [place for token, other in found for place in (token + before[1], other + before[0])]
 
     def report(self, counters: Sequence[CorpusCounter]) -> SplitReport:
         """Return the report of the split, whose corpora were counted by these."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from transduce.data.ragged import OFFSET, Array, FileArray, Lengths, Ragged, open_array, take_rows
+from transduce.data.ragged import OFFSET, Array, FileArray, Lengths, Ragged, offsets_path, open_array, take_rows
 from transduce.data.report import CorpusReport, SplitReport
 from transduce.errors import DataError
 from transduce.rng import Rows, round_keys
@@ -149,8 +149,15 @@ class Split:
         return self
 
 
+ALIGNMENT = "alignment"
+"""The column with the links of aligned pairs."""
+
+
 class PairStore(Split):
-    """Pairs of token rows with their text. Tokens are as the tokenizer gave them, without start and end."""
+    """Pairs of token rows with their text. Tokens are as the tokenizer gave them, without start and end.
+
+    Aligned pairs have links too: target token, source token, target token, …, by their places in the rows.
+    """
 
     def __init__(
         self,
@@ -159,9 +166,10 @@ class PairStore(Split):
         source_texts: Ragged,
         target_texts: Ragged,
         corpora: Sequence[CorpusRows] | None = None,
+        alignments: Ragged | None = None,
     ) -> None:
         super().__init__(sources.lengths, targets.lengths, corpora)
-        self.sources, self.targets = sources, targets
+        self.sources, self.targets, self.alignments = sources, targets, alignments
         self._texts = (source_texts, target_texts)
 
     @classmethod
@@ -169,8 +177,11 @@ class PairStore(Split):
         """Open the files of a split; the report has the number of pairs of each corpus."""
         sides = [Ragged.open(folder, f"{side}.tokens", f"<u{token_bytes[side]}") for side in ("source", "target")]
         texts = [Ragged.open(folder, f"{side}.text", np.uint8) for side in ("source", "target")]
-        corpora = _corpora(folder, report, *sides, *texts)
-        return cls(sides[0], sides[1], texts[0], texts[1], corpora)
+        alignments = None
+        if ALIGNMENT in token_bytes and offsets_path(folder, ALIGNMENT).exists():  # training pairs alone have them
+            alignments = Ragged.open(folder, ALIGNMENT, f"<u{token_bytes[ALIGNMENT]}")
+        corpora = _corpora(folder, report, *sides, *texts, *([] if alignments is None else [alignments]))
+        return cls(sides[0], sides[1], texts[0], texts[1], corpora, alignments)
 
     @classmethod
     def of(cls, source_tokens: list[list[int]], target_tokens: list[list[int]]) -> PairStore:

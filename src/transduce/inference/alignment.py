@@ -5,7 +5,7 @@ Letters: B pairs, H heads, T target, S source with its end token.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -17,11 +17,10 @@ from transduce.inference.ensemble import Ensemble
 from transduce.inference.padding import in_batches, source_batch, target_batch
 from transduce.models.interface import AnyTransducer
 from transduce.nn.hook import record, twin
+from transduce.text.alignment import Links
 from transduce.text.tokenizer.special import Specials
 
 AttentionWeights = npt.NDArray[np.float32]
-Links = list[tuple[int, int]]
-"""(source word, target word), both from 0."""
 
 
 def cross_attention(
@@ -33,9 +32,10 @@ def cross_attention(
 ) -> list[AttentionWeights]:
     """How much each target token attended to each source token, without the end tokens.  -> (T S) per pair.
 
-    It is the mean of all heads of the last two decoder layers: they attend to the source of the next token, earlier
-    layers to that of the previous ones. (Of the links that two word aligners agreed on, a small model's layers 1 to 4
-    found 7, 32, 72 and 73 %, the last two together 76 %.) For an ensemble, it is the mean of the members that attend.
+    Of a model that was trained with guided alignment it is the weight of the guided head. Otherwise it is the mean of
+    all heads of the last two decoder layers: they attend to the source of the next token, earlier layers to that of the
+    previous ones. (Of the links that two word aligners agreed on, a small model's layers 1 to 4 found 7, 32, 72 and
+    73 %, the last two together 76 %.) For an ensemble, it is the mean of the members that attend.
 
     Hooks are attached to `model` while it runs: pass a twin of one that is in use (`observed_twin`).
     """
@@ -58,11 +58,14 @@ def observed_twin(model: AnyTransducer) -> AnyTransducer:
 
 
 def _mean_attention(model: AnyTransducer, read: tuple[Tensor, Tensor], written: Tensor) -> Tensor | None:
-    """Return the mean over heads and layers.  -> (B T S); None for a model without cross-attention."""
-    with record(model, inside="cross_attention", last=2) as weights, torch.inference_mode():
+    """Return the mean over heads, and layers.  -> (B T S); None for a model without cross-attention."""
+    last = None if model.alignment_heads else 2
+    with record(model, inside="cross_attention", last=last) as weights, torch.inference_mode():
         model(written, model.encode(*read))
-    layers = [weight_BHTS.float().mean(dim=1) for weight_BHTS in weights.values()]
-    return torch.stack(layers).mean(dim=0) if layers else None
+    layers = [weight_BHTS.float() for weight_BHTS in weights.values()]
+    heads = [layers[layer][:, head] for layer, head in model.alignment_heads]
+    found = heads or [weight_BHTS.mean(dim=1) for weight_BHTS in layers]
+    return torch.stack(found).mean(dim=0) if found else None
 
 
 def cross_attention_all(
@@ -85,11 +88,6 @@ def word_links(
         return []
     weight_words = (rows / rows.sum(axis=1, keepdims=True)) @ weight_TS @ columns.T
     return [(int(best), word) for word, best in enumerate(weight_words.argmax(axis=1))]
-
-
-def pharaoh(links: Iterable[tuple[int, int]]) -> str:
-    """Links as other tools read them: `0-0 2-1`, source first, in the order of the source."""
-    return " ".join(f"{source}-{target}" for source, target in sorted(links))
 
 
 def _membership(words: Sequence[int | None]) -> AttentionWeights:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transduce.errors import SettingsError
-from transduce.inference.alignment import Links, cross_attention_all, word_links
+from transduce.inference.alignment import cross_attention_all, word_links
 from transduce.inference.ctranslate2.export import Quantization
 from transduce.inference.embedding import encoder_states, pooled_vectors
 from transduce.inference.engine import EngineName, SelectedEngine
@@ -44,6 +44,7 @@ from transduce.inference.segment import (
 )
 from transduce.inference.translator_inspection import InspectableTranslator, WordedTokens
 from transduce.model_folder import ModelFolder
+from transduce.text.alignment import Links
 from transduce.text.argument import checked_pairs, checked_text, checked_texts, one_or_several
 from transduce.text.constraint import (
     Constraints,

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 from transduce.errors import SettingsError
-from transduce.inference.alignment import Links
 from transduce.inference.beam_tree import trace_tree
 from transduce.inference.engine import SelectedEngine
 from transduce.inference.inspectable import Inspectable, check_single
@@ -26,6 +25,7 @@ from transduce.inspection.patching import Where
 from transduce.inspection.record import forced_attention
 from transduce.inspection.replay import ForcedDecoding, next_tokens
 from transduce.inspection.tape import TapeRecord, has_tape, tape_of
+from transduce.text.alignment import Links
 from transduce.text.argument import checked_text
 from transduce.text.constraint import Constraints, TokenConstraints
 from transduce.text.image_file import ImageReader, is_image_path

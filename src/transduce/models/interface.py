@@ -181,6 +181,8 @@ class Model(nn.Module, ABC):
     """Maximum source length in tokens, special tokens included; None for no limit."""
     max_target: int | None = None
     """Maximum target length in tokens, start token included; None for no limit."""
+    alignment_heads: tuple[tuple[int, int], ...] = ()
+    """Cross-attention heads that were trained to align words, as (decoder layer, head) from 0; none in most models."""
 
     @property
     def auxiliary_losses(self) -> tuple[AuxiliaryLoss, ...]:

@@ -71,6 +71,11 @@ class PipelineData(Config):
             raise ValueError(
                 "a pipeline reads its files again when it is run again; standard input cannot be one of them"
             )
+        if any(corpus.alignment for corpus in (*self.train, *self.validation, self.test)):
+            raise ValueError(
+                "leave out alignment, since cleaning removes and moves lines; with training.guided_alignment a stage "
+                "aligns its own pairs"
+            )
         return self
 
     def files(self) -> list[str]:

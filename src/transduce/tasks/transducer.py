@@ -21,6 +21,7 @@ from transduce.errors import SettingsError
 from transduce.inference.search.options import SearchOptions
 from transduce.model_folder import ModelFolder
 from transduce.models import catalog
+from transduce.models.guided_alignment import alignment_loss, record_scores
 from transduce.models.interface import AnyTransducer, Model, VocabularySizes, collect_losses
 from transduce.nn.cpu.cross_entropy import CrossEntropy, linear_cross_entropy, paired_cross_entropy
 from transduce.nn.dropout import begin_pass
@@ -161,6 +162,10 @@ class TransducerTask(Task[DataT]):
 TextT = TypeVar("TextT", bound=PlainTextConfig)
 
 
+FOR_PAIRS = ("bpe_dropout", "guided_alignment")
+"""Settings of [training] that do not apply to plain text."""
+
+
 class PlainTextTask(TransducerTask[TextT]):
     """A task that trains on blocks of plain text: span corruption, language modelling."""
 
@@ -169,7 +174,7 @@ class PlainTextTask(TransducerTask[TextT]):
     def training_defaults(self) -> Table:
         return {"label_smoothing": 0.0}
 
-    def complete_data(self, model: Config, where: str) -> TextT:
+    def complete_data(self, model: Config, training: TrainingConfig, where: str) -> TextT:
         most = self.largest_block(model)
         if most is not None and most < 2:
             raise SettingsError(
@@ -192,8 +197,8 @@ class PlainTextTask(TransducerTask[TextT]):
             return "plain text has one side and needs one tokenizer; leave out tokenizer.joint = false"
         if training.metric != "loss":
             return f"training.metric = '{training.metric}' is for pairs; plain text is measured by its loss"
-        if training.bpe_dropout:
-            return "training.bpe_dropout is for pairs, not for plain text; leave it out"
+        if given := [name for name in FOR_PAIRS if getattr(training, name)]:
+            return f"training.{given[0]} is for pairs, not for plain text; leave it out"
         most = self.largest_block(model)
         if most is not None and (self.data.block_size or 0) > most:
             return (
@@ -281,7 +286,8 @@ def transducer_loss(model: AnyTransducer, batch: PairBatch, smoothing: float, r_
     """Encode the source, then predict every target token from the reference tokens before it, all at once.
 
     Only real tokens are scored: the output layer is the most expensive one, and padding needs no score. With
-    `r_drop` there are two forward passes with different dropout, whose predictions should agree.
+    `r_drop` there are two forward passes with different dropout, whose predictions should agree. A batch with a guide
+    has a second loss, by which one attention head learns its alignments.
     """
     pick = batch.picker(batch.is_predicted)  # not by the pad token: an imported tokenizer may pad with the end token
     output_N = pick(batch.target[:, 1:])
@@ -289,9 +295,15 @@ def transducer_loss(model: AnyTransducer, batch: PairBatch, smoothing: float, r_
     def forward(number: int) -> Tensor:
         begin_pass(model, number)
         memory = model.encode(batch.source, batch.source_allowed)
-        hidden_BTD: Tensor = model(batch.target[:, :-1], memory)
+        if batch.guide is None:
+            hidden_BTD: Tensor = model(batch.target[:, :-1], memory)
+            return pick(hidden_BTD)
+        with record_scores(model, model.alignment_heads[0]) as scores:
+            hidden_BTD = model(batch.target[:, :-1], memory)
+        guided.append(alignment_loss(scores[0], batch.source_allowed, batch.guide))
         return pick(hidden_BTD)
 
+    guided: list[Tensor] = []
     output, half = model.output, model.output.half_products and model.training
     twice = r_drop > 0 and model.training
     with collect_losses(model.auxiliary_losses) as costs:
@@ -301,6 +313,8 @@ def transducer_loss(model: AnyTransducer, batch: PairBatch, smoothing: float, r_
         loss = paired_cross_entropy(pair, output.weight, output.bias, output_N, smoothing, r_drop, half)
     else:  # the output layer comes last: of a sharded model only modules that have run are gathered
         loss = linear_cross_entropy(hidden[0], output.weight, output.bias, output_N, smoothing, half)
+    for loss_of_pass in guided:
+        loss = loss._replace(smoothed=loss.smoothed + loss_of_pass / len(hidden))
     for side, cost_BN in costs:
         real_cost = pick(cost_BN) if side == "target" else cost_BN
         loss = loss._replace(smoothed=loss.smoothed + real_cost.sum() / len(hidden))

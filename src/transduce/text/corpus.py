@@ -55,6 +55,10 @@ class CorpusFiles(Config):
     target: str | None = None
     """File with one target per line."""
 
+    alignment: str | None = None
+    """File with the word alignment of each pair of lines in Pharaoh format (`0-0 1-2`, source word first, counted from
+    0), for `training.guided_alignment`. Words are separated by white space. For training corpora of two files."""
+
     path: str | None = None
     """One file with both sides, instead of `source` and `target`: TSV, CSV, JSONL, TMX, XLIFF or PO."""
 
@@ -94,6 +98,8 @@ class CorpusFiles(Config):
     def _possible(self) -> Self:
         if self.path is not None and (self.source is not None or self.target is not None):
             raise ValueError("give either source and target, or path alone, not both")
+        if self.path is not None and self.alignment is not None:
+            raise ValueError("alignment belongs to the lines of two files; give source and target instead of path")
         if self.path is None:
             self._check_two_files()
         elif self.format == "lines":
@@ -120,6 +126,8 @@ class CorpusFiles(Config):
             raise ValueError(
                 "source and target cannot both be stdin; give one of them as a file, or pipe a TSV as path"
             )
+        if self.alignment == STDIN:
+            raise ValueError("alignment cannot be stdin; give a file")
         if self.format not in ("auto", "lines"):
             raise ValueError(f"source and target are files of lines; for a {self.format} file give path")
         if self._has_columns:

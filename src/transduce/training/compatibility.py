@@ -28,6 +28,8 @@ def check_model_settings(data: DataConfig, config: Config, training: TrainingCon
         reason = f"training.{given[0]} needs an embedding that a {name} does not have; leave it out"
     elif search.coverage_penalty and model.has_target and not model.attends:
         reason = f"search.coverage_penalty needs cross-attention, and this {name} has none; leave it out"
+    elif training.guided_alignment and not model.attends:
+        reason = f"training.guided_alignment needs cross-attention, and this {name} has none; leave it out"
     elif training.optimizer == "muon" and not hidden_matrices(model):
         reason = f"training.optimizer = 'muon' is for linear layers inside blocks, and a {name} has none; use 'adamw'"
     elif training.relaxation_updates and not [*relaxed_sets(model)]:
@@ -69,6 +71,15 @@ def check_validation_split(training: TrainingConfig, corpus: Prepared) -> None:
         raise SettingsError(
             f"training.metric = '{training.metric}' needs validation data, and none of this corpus could be held out; "
             "give data.validation"
+        )
+
+
+def check_alignments(corpus: Prepared) -> None:
+    """Raise if a corpus was prepared without the alignments that guided alignment needs."""
+    if corpus.report.alignment is None:
+        raise SettingsError(
+            f"{corpus.folder}: was prepared without alignments, which training.guided_alignment needs; prepare it with "
+            "`--set data.align=true`, or set training.guided_alignment=0"
         )
 
 

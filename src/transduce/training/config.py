@@ -104,6 +104,11 @@ class TrainingConfig(Config):
     bpe_dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
     """BPE-dropout: probability of skipping a merge, drawn for every word in every epoch (Provilkov et al. 2020, who use
     0.1)."""
+    guided_alignment: Annotated[float, Field(ge=0.0, le=100.0)] = 0.0
+    """Guided alignment: weight of a second loss, by which one cross-attention head learns the word alignment (Chen et
+    al. 2016; Garg et al. 2019, who use 0.05); 0 for none. The alignments are those of the file `alignment` of a corpus,
+    or are computed when the corpus is prepared (`data.align`). The head is the first one of the second-last decoder
+    layer; `transduce align` then uses it. For pairs of text, and models with cross-attention."""
     ema_decay: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
     """Decay of an exponential moving average of the weights, which is validated and becomes the model; 0 for none."""
     shard: bool = False

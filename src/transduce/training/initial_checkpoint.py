@@ -34,7 +34,10 @@ SMALL_FILE = 16 * 2**20
 """Bytes up to which a file's hash is checked when only settings are needed; loading the weights checks all of them."""
 HEAD_SETTINGS = ("head", "next_sentence", "num_labels", "label_tokens")
 """Settings of a text encoder's head, which is new for every objective."""
-KEPT_SETTINGS = ("label_smoothing", "bpe_dropout", "r_drop", "ema_decay", "weight_decay", "optimizer", "betas")
+KEPT_SETTINGS = (
+    *("label_smoothing", "bpe_dropout", "r_drop", "guided_alignment"),
+    *("ema_decay", "weight_decay", "optimizer", "betas"),
+)
 """Settings of [training] that fine-tuning takes over from the run that made the model."""
 
 

@@ -154,8 +154,8 @@ class Task(ABC, Generic[DataT]):
         """Return the table [search] with the task's own defaults."""
         return given
 
-    def complete_data(self, model: Config, where: str) -> DataT:
-        """Return the [data] settings with what follows from the model."""
+    def complete_data(self, model: Config, training: TrainingConfig, where: str) -> DataT:
+        """Return the [data] settings with what follows from the model and the training settings."""
         return self.data
 
     def complete_model(self, model: Config, given: Table, where: str) -> Config:

@@ -9,7 +9,7 @@ import pytest
 import transduce
 from tests.unit.cli.example import check_rejected
 from transduce.cli.main import run
-from transduce.inference.alignment import pharaoh
+from transduce.text.alignment import pharaoh
 
 
 def test_pairs_are_aligned_line_by_line(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

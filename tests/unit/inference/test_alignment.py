@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.inference.search.toy import SPECIALS, Toy, random_table, search_all
 from transduce.errors import SettingsError
-from transduce.inference.alignment import cross_attention, cross_attention_all, pharaoh, word_links
+from transduce.inference.alignment import cross_attention, cross_attention_all, word_links
 from transduce.inference.ensemble import Ensemble
 from transduce.inference.search.options import Hypothesis, Request, SearchOptions
 from transduce.inference.search.penalty import uncovered
@@ -20,6 +20,7 @@ from transduce.models.rnn import Rnn, RnnConfig
 from transduce.models.transformer import Transformer, TransformerConfig
 from transduce.nn.hook import HookPoint
 from transduce.nn.initialization import initialize
+from transduce.text.alignment import pharaoh
 
 SIZES = VocabularySizes(13, 13)
 SOURCES, TARGETS = [[4, 5, 6, 7, 8], [9, 10]], [[5, 1, 7], [6, 8, 9, 11, 12]]
@@ -38,6 +39,19 @@ def rnn() -> AnyTransducer:
 def _started(model: AnyTransducer) -> AnyTransducer:
     initialize(model, 5)
     return model.eval()
+
+
+def test_a_head_that_was_trained_to_align_is_used_alone() -> None:
+    model = transformer()
+    model.alignment_heads = ((1, 2),)
+    together = cross_attention(model, SOURCES, TARGETS, SPECIALS, SPECIALS)
+    for read, written, weights in zip(SOURCES, TARGETS, together, strict=True):
+        maps = attention_of(model, [*read, SPECIALS.end], [SPECIALS.start, *written, SPECIALS.end])
+        np.testing.assert_allclose(weights, maps.head("cross", 2, 3)[:-1, :-1], atol=1e-6)
+    both = cross_attention(Ensemble([model, transformer()]), SOURCES, TARGETS, SPECIALS, SPECIALS)
+    alone = cross_attention(transformer(), SOURCES, TARGETS, SPECIALS, SPECIALS)
+    for weights, one, other in zip(both, together, alone, strict=True):
+        np.testing.assert_allclose(weights, (one + other) / 2, atol=1e-6)
 
 
 def test_weights_are_of_the_last_two_layers_whatever_else_is_in_the_batch() -> None:

@@ -28,6 +28,7 @@ def test_mistakes_are_named_with_a_suggestion() -> None:
         ({"data": {**DATA, "train": {"source": "a"}}}, "source is given but target is not"),
         ({"data": {**DATA, "train": []}}, "list of corpora is empty"),
         ({"data": {**DATA, "monolingual": "-"}}, "standard input"),
+        ({"data": {**DATA, "train": {"source": "a", "target": "b", "alignment": "c"}}}, "leave out alignment"),
         ({"data": {name: value for name, value in DATA.items() if name != "test"}}, "test' is required"),
         ({"data": DATA, "distillation": {"method": "n_best", "n_best": 9}}, "raise beam_size"),
         ({}, "'data' is required"),

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import torch
 
-from transduce.inference.alignment import pharaoh
 from transduce.inference.ctranslate2.engine import Parallelism, available_cores, nearest_options
 from transduce.inference.ctranslate2.export import Quantization
 from transduce.inference.engine import EngineName
@@ -27,6 +26,7 @@ from transduce.inference.jobs.source import DocumentWindow, Source, is_file
 from transduce.inference.scoring import consensus
 from transduce.inference.segment import Translation, TranslationCounts, TranslationOptions, one_line
 from transduce.inference.translator import NO_CONSTRAINTS, Translator
+from transduce.text.alignment import pharaoh
 from transduce.text.constraint import DEFAULT_PLACEHOLDERS, Constraints
 from transduce.text.document.formats import MARKED_UP, DocumentKind
 from transduce.text.lines import STDIN, shown

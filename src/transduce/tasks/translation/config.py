@@ -154,6 +154,11 @@ Corpora = Annotated[
 """One corpus, or several: mixed by their weights in training, one after the other elsewhere."""
 
 
+def alignment_file(corpus: PairCorpus) -> str | None:
+    """Return the file with the word alignments of a corpus, if it has one."""
+    return corpus.alignment if isinstance(corpus, CorpusFiles) else None
+
+
 class TranslationConfig(FilteredDataConfig):
     """Pairs to train, validate and test on, and which of them to leave out.
 
@@ -192,6 +197,19 @@ class TranslationConfig(FilteredDataConfig):
     """What to do when source and target are equal. In translation such lines are the most harmful noise there is
     (Khayrallah and Koehn 2018): drop them. In spelling, normalisation or copying they are part of the task."""
 
+    align: bool = False
+    """Align the tokens of the training pairs, for `training.guided_alignment`, which turns it on: as the file
+    `alignment` of a corpus says, or else by their co-occurrence (fast_align's model, in both directions)."""
+
+    @pydantic.model_validator(mode="after")
+    def _check_alignments(self) -> Self:
+        for name in SPLITS[1:]:
+            if any(map(alignment_file, self.of_split(name))):
+                raise ValueError(f"an alignment is for training corpora; leave it out of {name}")
+        if self.images is not None and self.has_alignments:
+            raise ValueError("images have no words to align; leave out align and alignment")
+        return self
+
     @pydantic.model_validator(mode="after")
     def _check_languages(self) -> Self:
         for name in SPLITS:
@@ -213,6 +231,11 @@ class TranslationConfig(FilteredDataConfig):
         if self.images is None or self.images.size is None:
             return self.max_length, self.max_ratio
         return max(self.max_length, self.images.size**2), math.inf
+
+    @property
+    def has_alignments(self) -> bool:
+        """Whether the training pairs are aligned when they are prepared."""
+        return self.align or any(map(alignment_file, self.corpora))
 
     @property
     def languages(self) -> list[str]:

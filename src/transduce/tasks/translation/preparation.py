@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transduce.config import Table
+from transduce.data.aligner import align_corpus
 from transduce.data.audit import (
     CHUNK_ROWS,
     HELD_OUT,
@@ -31,10 +32,13 @@ from transduce.data.audit import (
     mark_leaks,
 )
 from transduce.data.prepared import GivenTokenizers, Preparation
-from transduce.data.report import MAX_EXAMPLES, CorpusCounter, SplitReport
-from transduce.data.split import PairChunk, PairWriter
+from transduce.data.ragged import Ragged, RaggedWriter
+from transduce.data.report import MAX_EXAMPLES, AlignmentReport, CorpusCounter, Report, SplitReport
+from transduce.data.split import PairChunk, PairWriter, token_bytes
+from transduce.data.store import ALIGNMENT
 from transduce.errors import SettingsError
-from transduce.tasks.translation.config import PairCorpus, TranslationConfig, corpus_pairs
+from transduce.tasks.translation.config import PairCorpus, TranslationConfig, alignment_file, corpus_pairs
+from transduce.text.alignment import AlignmentFile
 from transduce.text.picture import colour_table
 from transduce.text.tokenizer import AnyTokenizer
 from transduce.text.tokenizer.extension import add_language_tags, extend, with_characters
@@ -67,13 +71,24 @@ class PairPreparation(Preparation[TranslationConfig]):
         self.dropped = sum(MARKS[reason] for reason, rule in rules.items() if rule == "drop")
         """The marks for which a training pair is dropped."""
         self.audited: dict[str, AuditedPairs] = {}
+        self.alignment: AlignmentReport | None = None
 
     def report_notes(self) -> Table:
-        return {"tags": self.tags}
+        return {"tags": self.tags, "alignment": self.alignment}
+
+    def token_bytes(self, report: Report) -> dict[str, int]:
+        own = {ALIGNMENT: self._place_bytes} if self.data.has_alignments else {}
+        return {**super().token_bytes(report), **own}
+
+    @property
+    def _place_bytes(self) -> int:
+        """Bytes for the place of a token in its row."""
+        return token_bytes(self.limits.max_length)
 
     def audit(self, split: str) -> None:
         corpora = self.data.of_split(split)
         languages = [" ".join(map(str, self.data.languages_of(corpus))) for corpus in corpora]
+        alignments = [alignment_file(corpus) for corpus in corpora]
         self.audited[split] = audit_pairs(
             [
                 (corpus_pairs([corpus], self.data.images, counter, self.data.languages_of(corpus)), counter)
@@ -83,6 +98,7 @@ class PairPreparation(Preparation[TranslationConfig]):
             self.limits,
             partial(self.progress, f"reading {split}"),
             languages if self.data.languages else None,
+            [None if file is None else AlignmentFile(file) for file in alignments] if any(alignments) else None,
         )
         mark_duplicates(self.audited[split], [counter.weight for counter in self.counters[split]])
 
@@ -170,8 +186,9 @@ class PairPreparation(Preparation[TranslationConfig]):
         held_out = [CorpusCounter(counter.corpus) for counter in self.counters[split]]
         counters = {"validation": held_out, split: self.counters[split]}
         prefixes = [self._prefix(corpus) for corpus in self.data.of_split(split)]
+        given = self.work if any(map(alignment_file, self.data.of_split(split))) else None
         with ExitStack() as stack:
-            writers = {split: stack.enter_context(PairWriter(self.folder / split, (source, target), limits))}
+            writers = {split: stack.enter_context(PairWriter(self.folder / split, (source, target), limits, given))}
             if pairs.count(lambda marks: (marks & HELD_OUT != 0) & (marks & dropped == 0)):
                 writer = PairWriter(self.folder / "validation", (source, target), limits)
                 writers["validation"] = stack.enter_context(writer)
@@ -183,11 +200,45 @@ class PairPreparation(Preparation[TranslationConfig]):
                 counters["validation"][rows.corpus].read += num_held
                 for name, chosen in ((split, used & ~is_held), ("validation", used & is_held)):
                     if chosen.any():
-                        chunk, counter = _chunk(pairs, rows, chosen, marks), counters[name][rows.corpus]
+                        aligned = name == split and given is not None
+                        chunk, counter = _chunk(pairs, rows, chosen, marks, aligned), counters[name][rows.corpus]
                         writers[name].write(chunk, counter, prefixes[rows.corpus])
                 self.progress(f"tokenising {split}", rows.stop)
+        if is_train and self.data.has_alignments:
+            links = self._align((source, target))
+            unusable = writers[split].unusable
+            self.alignment = AlignmentReport(pairs=links[0], links=links[1], unusable=unusable)
         totals = {"validation": [CorpusCounter.total(held_out)], split: self.counters[split]}
         return {name: writer.report(totals[name]) for name, writer in writers.items()}
+
+    def _align(self, tokenizers: tuple[AnyTokenizer, AnyTokenizer]) -> tuple[int, int]:
+        """Write the links of the training pairs: those given, or else computed. Return (pairs with links, links)."""
+        corpora, counters, folder = self.data.corpora, self.counters["train"], self.folder / "train"
+        sides = [
+            Ragged.open(folder, f"{side}.tokens", f"<u{token_bytes(tokenizer.size)}")
+            for side, tokenizer in zip(("source", "target"), tokenizers, strict=True)
+        ]
+        given = Ragged.open(self.work, ALIGNMENT, "<u4") if any(map(alignment_file, corpora)) else None
+        align = None
+        if not all(map(alignment_file, corpora)):
+            sizes = tokenizers[0].size, tokenizers[1].size
+            align = align_corpus((sides[0], sides[1]), sizes, self.progress)
+        first, pairs, links = 0, 0, 0
+        with RaggedWriter(folder, ALIGNMENT, f"<u{self._place_bytes}") as writer:
+            for corpus, counter in zip(corpora, counters, strict=True):
+                before = self._prefix(corpus)
+                for start in range(first, first + counter.kept, CHUNK_ROWS):
+                    rows = np.arange(start, min(start + CHUNK_ROWS, first + counter.kept))
+                    if given is not None and alignment_file(corpus) is not None:
+                        values, lengths = given.take(rows)
+                    else:
+                        assert align is not None
+                        values, lengths = align(rows, (len(before.target), len(before.source)))
+                    writer.append_flat(values, lengths)
+                    pairs, links = pairs + int(np.count_nonzero(lengths)), links + len(values) // 2
+                    self.progress("writing alignments", int(rows[-1]) + 1)
+                first += counter.kept
+        return pairs, links
 
     def _count_dropped(self, train: AuditedPairs) -> None:
         """Count every marked training pair once, for the first rule that drops it."""
@@ -208,8 +259,10 @@ class PairPreparation(Preparation[TranslationConfig]):
         return self.tags.prefix(target, source)
 
 
-def _chunk(pairs: AuditedPairs, rows: RowRange, chosen: NDArray[np.bool_], marks: Marks) -> PairChunk:
-    """Read the chosen ones of some rows."""
+def _chunk(
+    pairs: AuditedPairs, rows: RowRange, chosen: NDArray[np.bool_], marks: Marks, aligned: bool = False
+) -> PairChunk:
+    """Read the chosen ones of some rows, with their word alignments if they are `aligned`."""
     sources, targets = pairs.texts(rows.start, rows.stop)
     some = chosen.tolist()
     places = rows.start + np.flatnonzero(chosen)
@@ -218,4 +271,5 @@ def _chunk(pairs: AuditedPairs, rows: RowRange, chosen: NDArray[np.bool_], marks
         list(compress(targets, some)),
         marks[chosen],
         lambda place: pairs.pairs(int(places[place]), int(places[place]) + 1)[0],
+        list(compress(pairs.links(rows.start, rows.stop), some)) if aligned else None,
     )

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from transduce.config import Config, Table
+from transduce.data.batching import PairBatch, with_guide
 from transduce.data.order import BUCKET_SIZE
 from transduce.data.prepared import Prepared
 from transduce.data.settings import reads_once
@@ -73,6 +74,8 @@ class TranslationTask(TransducerTask[TranslationConfig]):
             return reason
         if (reason := self._image_mismatch(model, tokenizer)) is not None:
             return reason
+        if training.guided_alignment and (reason := self._guided_mismatch(training)) is not None:
+            return f"training.guided_alignment {reason}"
         if training.metric not in (known := ("loss", *METRICS)):
             return (
                 f"training.metric = '{training.metric}' is for text encoders; pairs are measured by {', '.join(known)}"
@@ -84,8 +87,10 @@ class TranslationTask(TransducerTask[TranslationConfig]):
     def tokenizer_defaults(self, given: Table) -> Table:
         return {} if self.data.images is None or "folder" in given else dict(IMAGE_TOKENIZER)
 
-    def complete_data(self, model: Config, where: str) -> TranslationConfig:
+    def complete_data(self, model: Config, training: TrainingConfig, where: str) -> TranslationConfig:
         images = self.data.images
+        if training.guided_alignment and images is None:
+            return self.data if self.data.has_alignments else self.data.but(align=True)
         if images is None or images.size is not None:
             return self.data
         return self.data.but(images={**images.model_dump(), "size": outline(model, VocabularySizes(1, 1)).image_size})
@@ -102,6 +107,16 @@ class TranslationTask(TransducerTask[TranslationConfig]):
             return f"data.images.size = {size} differs from model.side = {side}; leave out data.images.size"
         if tokenizer.folder is None and (tokenizer.joint or tokenizer.kinds[0] != "character"):
             return "images need tokenizer.joint = false and tokenizer.source_kind = 'character', a token per pixel"
+        return None
+
+    def _guided_mismatch(self, training: TrainingConfig) -> str | None:
+        """Return why attention cannot be guided with these settings."""
+        if self.data.images is not None:
+            return "needs words on both sides, and the sources are images; leave it out"
+        if training.bpe_dropout:
+            return "needs the tokens that were aligned, which bpe_dropout changes; leave out one of them"
+        if training.compile:
+            return "records activations, which compiled blocks do not support; leave out compile"
         return None
 
     def choose_settings(self, given: Table, prepared: Prepared | None = None) -> Defaults:
@@ -170,7 +185,13 @@ class TranslationTask(TransducerTask[TranslationConfig]):
             limits = (model.max_source, model.max_target)
             rewrite, bucket_size = BpeDropoutRows(prepared, config, limits), BPE_DROPOUT_POOL_SIZE
         collate = partial(self.collate, prepared)
+        if config.guided_alignment:
+            collate = partial(self._guided, prepared, config.guided_alignment)
         return BatchSource(prepared.train, collate, config, model.device, rewrite, bucket_size)
+
+    def _guided(self, prepared: Prepared, weight: float, split: PairStore, rows: Rows) -> PairBatch:
+        assert split.alignments is not None, "checked when the run was set up"
+        return with_guide(self.collate(prepared, split, rows), split.alignments, weight)
 
     def validator(self, prepared: Prepared, split: Any, config: TrainingConfig, workers: Workers) -> Validator:
         predict = GreedyTranslations(prepared, split, config)
