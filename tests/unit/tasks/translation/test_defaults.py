@@ -60,6 +60,13 @@ def test_text_without_spaces_is_text() -> None:
     assert short.tables["tokenizer"]["source_kind"] == "character"
 
 
+def test_sentences_that_are_spelled_are_judged_by_the_loss() -> None:
+    given = {"kind": "character"}
+    assert "metric" not in choose_settings(survey(text(199)), given, validated=500).tables["training"]
+    words = choose_settings(survey(single_words(997)), given, validated=500)
+    assert words.tables["training"]["metric"] == "exact_match"
+
+
 def test_the_pieces_of_the_one_side_that_is_text_grow_with_the_corpus() -> None:
     tables = choose_settings(Survey(400_000, WORD, TEXT)).tables["tokenizer"]
     assert (tables["source_kind"], tables["target_kind"], tables["vocab_size"]) == ("character", "bpe", 32_000)
