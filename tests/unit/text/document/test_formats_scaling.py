@@ -44,6 +44,7 @@ REPEATED: dict[str, tuple[DocumentKind, Callable[[int], str]]] = {
     "quotes": ("markdown", lambda n: ">" * n + " a\n"),
     "hashes": ("markdown", lambda n: "# a" + " #" * n + " b\n"),
     "cells": ("markdown", lambda n: "| a " * n + "|\n" + "|---" * n + "|\n"),
+    "formulas": ("markdown", lambda n: "a " + "$b " * n + "{#c" * n),
     "escapes": ("json", lambda n: '{"a": "b' + "\\n\\u00e4" * n + '"}'),
     "strings": ("json", lambda n: "[" + '"a", ' * n + '"b"]'),
     "backslashes": ("json", lambda n: '{"a": "b' + "\\\\" * n + '"}'),
