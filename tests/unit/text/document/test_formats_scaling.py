@@ -19,6 +19,7 @@ from transduce.text.document.formats import DocumentKind
 
 CUE = "1\n00:00:01,000 --> 00:00:02,000\n"
 UNIT = '<xliff version="1.2"><file><trans-unit id="1"><source>{}</source></trans-unit></file></xliff>'
+SEGMENTED = UNIT.replace("<source>{}</source>", "<source>a</source><seg-source>{}</seg-source>")
 
 REPEATED: dict[str, tuple[DocumentKind, Callable[[int], str]]] = {
     "closing tags of a subtitle": ("srt", lambda n: CUE + "a" + "</i>" * n + "b\n"),
@@ -54,6 +55,7 @@ REPEATED: dict[str, tuple[DocumentKind, Callable[[int], str]]] = {
     "comments": ("po", lambda n: "#, a\n" * n + 'msgid "a"\nmsgstr ""\n'),
     "elements": ("xliff", lambda n: UNIT.format("a <g id='1'>b</g>" * n)),
     "native codes": ("xliff", lambda n: UNIT.format("a <ph id='1'>{}</ph>" * n)),
+    "segments": ("xliff", lambda n: SEGMENTED.format("<mrk mtype='seg'>a</mrk> " * n)),
     "attributes": ("xliff", lambda n: UNIT.format("a <x " + " ".join(f"a{k}='&lt;'" for k in range(n)) + "/>")),
     "variants": ("tmx", lambda n: "<tmx><header srclang='en'/><tu>" + "<tuv xml:lang='fr'/>" * n + "</tu></tmx>"),
     "continued values": ("properties", lambda n: "a = b " + "\\\n c " * n + "\n"),
