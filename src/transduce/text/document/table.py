@@ -30,11 +30,11 @@ TARGET_NAMES = frozenset({"target", "tgt", "trg", "target_text", "output", "tran
 
 _USUAL = """
 id idx index no nr key line text sentence phrase word words term lemma form forms features feats tag tags pos msd label
-labels class category question answer query sql code command cmd title description context domain grapheme graphemes
+labels class category question query sql code command cmd title description context domain grapheme graphemes
 phoneme phonemes pronunciation ipa spelling prompt response completion reference original translated simple complex
 score license
 """
-_COLUMN_WORDS = SOURCE_NAMES | TARGET_NAMES | {*_USUAL.split(), *NAMES, *map(str.lower, NAMES.values())}
+_COLUMN_WORDS = SOURCE_NAMES | TARGET_NAMES | {"answer", *_USUAL.split(), *NAMES, *map(str.lower, NAMES.values())}
 """What columns are usually called by, languages included."""
 _STATED = re.compile(r'"?sep=([^\w" ])"?')
 """A first line that states the delimiter."""
