@@ -84,7 +84,25 @@ def test_a_subtitle_of_32_000_closing_tags_takes_no_half_minute() -> None:
     assert seconds("srt", CUE + "a" + "</i>" * 32_000 + "\n") < 2
 
 
-@pytest.mark.parametrize("text", ["<b>a</b> ", "{a}{b} ", "%0", "% ", "a@a", "http://.", "<a", "{{", "%(a", "&a"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<b>a</b> ",
+        "{a}{b} ",
+        "%0",
+        "% ",
+        "a@a",
+        "http://.",
+        "<a",
+        "{{",
+        "%(a",
+        "&a",
+        "{a, plural, x {",
+        "{{ a",
+        "{% a",
+        "<% a",
+    ],
+)
 def test_placeholders_take_linear_time(text: str) -> None:
     pattern = compile_patterns(DEFAULT_PLACEHOLDERS)
 
