@@ -7,6 +7,7 @@ models with much dropout and few BPE merges, larger ones as the corpus grows; an
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from transduce.config import Table
@@ -62,7 +63,7 @@ def choose_settings(found: Survey, given: Table | None = None, validated: int = 
 
 def choose_validation(pairs: int) -> Defaults:
     """Choose the fraction of a corpus without validation pairs that is held out."""
-    fraction = float(f"{min(HELD_OUT, ENOUGH_HELD_OUT / max(1, pairs)):.2g}")
+    fraction = math.ceil(1000 * min(HELD_OUT, ENOUGH_HELD_OUT / max(1, pairs))) / 1000
     if fraction <= DataConfig.model_fields["validation_fraction"].default:
         return Defaults({}, [])
     reason = (

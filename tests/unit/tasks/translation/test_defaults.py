@@ -212,7 +212,9 @@ def test_exact_matches_select_checkpoints_of_words_where_there_are_enough_to_cou
     assert metric(text(211), 100) == "loss"
 
 
-@pytest.mark.parametrize(("pairs", "fraction"), [(1, 0.05), (300, 0.05), (2000, 0.05), (4000, 0.025), (9000, 0.011)])
+@pytest.mark.parametrize(
+    ("pairs", "fraction"), [(1, 0.05), (300, 0.05), (2000, 0.05), (3000, 0.034), (4000, 0.025), (9000, 0.012)]
+)
 def test_of_a_small_corpus_more_is_held_out(pairs: int, fraction: float) -> None:
     chosen = choose_validation(pairs)
     assert chosen.tables == {"data": {"validation_fraction": fraction}} and "held out" in chosen.reasons[0]
