@@ -63,7 +63,7 @@ class Config(pydantic.BaseModel):
         if not isinstance(table, Mapping):
             raise SettingsError(f"{where}: must be a table of settings, not {brief(table)}")
         try:
-            return cls.model_validate(dict(table))
+            return cls.model_validate({name: without_numpy(value) for name, value in table.items()})
         except pydantic.ValidationError as error:
             raise SettingsError(explain(error, cls, where)) from None
 
@@ -74,6 +74,11 @@ class Config(pydantic.BaseModel):
     def but(self, **changes: Any) -> Self:
         """Return a validated copy with some settings changed."""
         return self.from_table({**self.model_dump(), **changes}, type(self).__name__)
+
+
+def without_numpy(value: Any) -> Any:
+    """Return a number of numpy as one of Python."""
+    return value.item() if type(value).__module__ == "numpy" and getattr(value, "shape", None) == () else value
 
 
 def _docstrings(config: type[Config]) -> dict[str, str]:

@@ -291,7 +291,8 @@ def _test_set(
     sides = [list(checked_texts(one, "references")) for one in columns_of]
     for side in sides:
         if len(side) != len(texts):
-            raise DataError(f"references has {len(side):,} texts, source has {len(texts):,}; they must agree")
+            several = " (each list of references has one for each source)" if side is not given else ""
+            raise DataError(f"references has {len(side):,} texts, source has {len(texts):,}; they must agree{several}")
     if not texts:
         raise DataError("source is empty; there is nothing to evaluate")
     return TestSet(texts, [list(several) for several in zip(*sides, strict=True)])

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from transduce.config import Config, Table
+from transduce.config import Config, Table, without_numpy
 from transduce.errors import CannotCreate, DataError, SettingsError, suggestion
 from transduce.inference.search.options import SearchOptions
 from transduce.models.transformer import TransformerConfig
@@ -210,6 +210,8 @@ def _path(given: Any, name: str) -> str:
         raise TypeError(f"{name} must be a file or a list of strings, not one text; pass text.splitlines()")
     if isinstance(given, str | os.PathLike):
         return os.fsdecode(given)
+    if name == "path":
+        raise TypeError(f"path must be a file, not {type(given).__name__}; pass texts as source=[…] and target=[…]")
     raise TypeError(f"{name} must be a file or a list of strings, not {type(given).__name__}")
 
 
@@ -219,4 +221,4 @@ def _plain(value: Any) -> Any:
         return os.fsdecode(value)
     if isinstance(value, Mapping):
         return {name: _plain(one) for name, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, tuple | list) else value
+    return [_plain(one) for one in value] if isinstance(value, tuple | list) else without_numpy(value)

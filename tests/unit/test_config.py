@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Literal
 
+import numpy as np
 import pydantic
 import pytest
 from hypothesis import given, settings
@@ -247,3 +248,12 @@ def test_a_file_that_is_not_toml_is_rejected_with_its_name(tmp_path: Path, conte
     path.write_bytes(content)
     with pytest.raises(SettingsError, match=r"run\.toml: is not valid TOML"):
         read_toml(path)
+
+
+def test_numbers_of_numpy_are_numbers_and_its_arrays_are_not() -> None:
+    found = Example.from_table({"size": np.int64(3), "either": np.int32(2)}, "a test")
+    assert (found.size, found.either) == (3, 2) and type(found.size) is int
+    assert Inner(rate=0.5).but(rate=np.float64(0.25)).rate == 0.25
+    for wrong in (np.array([3]), np.float64(3.0), np.bool_(True)):
+        with pytest.raises(SettingsError, match=r"size = .* is invalid"):
+            Example.from_table({"size": wrong}, "a test")

@@ -66,6 +66,7 @@ def test_documents_train_a_language_model(tmp_path: Path) -> None:
         ({"source": SOURCES, "target": TARGETS, "updates": 1, "epochs": 1.0}, SettingsError, "updates and epochs"),
         ({"source": "one text\nanother", "target": "b.txt"}, TypeError, "splitlines"),
         ({"source": 3, "target": "b.txt"}, TypeError, "not int"),
+        ({"path": [("a", "b")]}, TypeError, r"path must be a file, not list; .*source="),
         ({"source": SOURCES, "target": TARGETS, "validation": 0.1}, TypeError, "validation must be"),
         ({"source": SOURCES, "target": TARGETS, "path": "c.tsv"}, SettingsError, "once"),
         ({"source": SOURCES, "target": TARGETS, "lerning_rate": 1.0}, SettingsError, "did you mean 'learning_rate'"),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
+
+import torch
 
 from transduce.errors import SettingsError
 from transduce.inference.ensemble import Ensemble
@@ -14,14 +17,22 @@ from transduce.inference.translator import Translator
 from transduce.model_folder import load_model
 
 
-def load(folder: str | Path, *others: str | Path) -> Translator | Generator | TextEncoder:
-    """Load a run or model folder as what its task needs; several folders become an ensemble of translation models."""
+def load(
+    folder: str | Path, *others: str | Path, device: str | torch.device = "cpu"
+) -> Translator | Generator | TextEncoder:
+    """Load a run or model folder as what its task needs; several folders become an ensemble of translation models.
+
+    `device` is as for the method `to`: cpu, cuda, mps or auto.
+    """
+    for one in (folder, *others):
+        if not isinstance(one, str | os.PathLike):
+            raise TypeError(f"folder must be the path of a run or model folder, not {type(one).__name__}")
     if others:
-        return load_translator(folder, *others)
+        return load_translator(folder, *others).to(device)
     contents = load_model(Path(folder))
     if contents.task == "text_encoding":
-        return TextEncoder(contents)
-    return Generator(contents) if contents.task == "language_modeling" else Translator(contents)
+        return TextEncoder(contents).to(device)
+    return (Generator(contents) if contents.task == "language_modeling" else Translator(contents)).to(device)
 
 
 def load_translator(folder: str | Path, *others: str | Path) -> Translator:

@@ -38,6 +38,10 @@ class Pretrained:
     contents: ModelFolder
     """The model, its settings, tokenizers and notes."""
 
+    def __reduce__(self) -> tuple[type[Self], tuple[ModelFolder]]:
+        """Copy or pickle the model, its tokenizers and notes, for another process; the copy has the default engine."""
+        return type(self), (self.contents,)
+
     @classmethod
     def from_pretrained(cls, name: str | Path, revision: str | None = None) -> Self:
         """Load a run or model folder, or a model of the hub that was pushed from transduce.

@@ -48,7 +48,7 @@ def checked_pairs(pairs: Any) -> list[tuple[str, str]]:
 def is_several(texts: Any) -> bool:
     """Whether an argument is an ordered collection of items, not one string, bytes or a mapping."""
     single = isinstance(texts, str | bytes | bytearray | memoryview | PathLike | Mapping | set | frozenset)
-    return isinstance(texts, Iterable) and not single
+    return isinstance(texts, Iterable) and not single and getattr(texts, "shape", None) != ()
 
 
 def one_or_several(texts: Any) -> str | Iterator[str]:

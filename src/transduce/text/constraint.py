@@ -183,16 +183,24 @@ def read_terms(given: Iterable[str], path: str | None = None) -> dict[str, str]:
     return terms
 
 
+_BRACES = r"\{[^{}]{0,300}+\}"
+for _ in range(3):  # a plural within a choice, with arguments
+    _BRACES = r"\{(?:[^{}]{1,300}+|" + _BRACES + r"){0,20}+\}"
+_BRANCH = r"\s*+[\w=:.-]++(?:\s*+" + _BRACES + r")?+"
 DEFAULT_PLACEHOLDERS = (
     r"https?://[^\s<>\"']*[^\s<>\"'.,;:!?)\]}]",
     r"(?<![\w.+-])[\w.+-]++@[\w-]++(?:\.[\w-]++)+",
-    r"</?[A-Za-z][^<>]*+>",
-    r"\$?\{\{?[^{}\s]*+\}?\}",
+    r"</?(?:[A-Za-z][^<>]*+|\d++/?)>",
+    r"\{\s*+\w++\s*+,\s*+(?:plural|select|selectordinal)\s*+,(?:" + _BRANCH + r"){1,20}+\s*+\}",
+    r"\{\s*+\w++\s*+,\s*+(?:number|date|time|duration|ordinal|spellout)\b[^{}]{0,80}+\}",
+    r"\{\{[^{}]{0,200}+\}\}|\{%[^{}%]{0,200}+%\}|<%[^<>%]{0,200}+%>|\$t\([^()\s]{1,200}+\)",
+    r"[$%#]?\{[^{}\s]*+\}",
     r"%\([^()\s]++\)[-+ #0]*+\d*+(?:\.\d++)?[a-zA-Z]",
     r"%(?:\d+\$)?[-+#0]*+\d*+(?:\.\d++)?(?:l{1,2}|h{1,2})?(?:[sdifgxXeEucr]\b|@)",
     r"&(?:\w++|#\d++);",
 )
-"""Web and mail addresses, tags, {name} and ${name}, %(name)s, %s, %@ and %1$d, &amp;. Each matches in linear time."""
+"""Web and mail addresses, tags, messages of ICU as a whole ({n, plural, …}), {{ name }}, {% if x %}, {name}, ${name}
+and %{name}, %(name)s, %s, %@ and %1$d, &amp;. Each matches in linear time."""
 
 
 def compile_patterns(expressions: Sequence[str]) -> re.Pattern[str]:

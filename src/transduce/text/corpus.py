@@ -17,7 +17,7 @@ from transduce.config import Config, counted
 from transduce.errors import DataError, TransduceError
 from transduce.text.document.formats import PAIRED, kind_by_name, read_units
 from transduce.text.document.segment import DocumentOptions
-from transduce.text.document.table import unnamed_columns
+from transduce.text.document.table import looks_like_header, unnamed_columns
 from transduce.text.lines import MAX_LINE_BYTES, STDIN, normalise, read_lines, shown
 from transduce.text.tokenizer import AnyTokenizer
 from transduce.text.tokenizer.special import NAME
@@ -213,15 +213,22 @@ def _read_units(files: CorpusFiles, path: str, languages: Languages, skip: Skip 
 
 
 def further_columns(files: CorpusFiles) -> str | None:
-    """Say which columns of a table are used where it has more, and nobody chose; None otherwise."""
+    """Say which columns of a table are used where it has more, and what its first row looks like; None if nobody has to
+    choose."""
     if files.layout not in _TABLES or files._has_columns or files.path == STDIN:
         return None
-    count = unnamed_columns(read_lines(str(files.path)), files.layout == "csv")
-    if count is None or count <= 2:
+    cells = unnamed_columns(read_lines(str(files.path)), files.layout == "csv")
+    if cells is None:
         return None
+    name, is_header = shown(str(files.path)), files.header is None and looks_like_header(cells)
+    if len(cells) <= 2:
+        pair = " and ".join(f"'{cell}'" for cell in cells)
+        return (
+            f"{name}: {pair} are read as the first pair; give --header if they name the columns" if is_header else None
+        )
     return (
-        f"{shown(str(files.path))} has {count} columns: source is column 1 and target column 2; "
-        "--source-column and --target-column choose others, --header if the first row names them"
+        f"{name} has {len(cells)} columns: source is column 1 and target column 2; --source-column and --target-column "
+        f"choose others, --header if the first row names them{', as it seems to' if is_header else ''}"
     )
 
 

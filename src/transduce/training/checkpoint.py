@@ -118,6 +118,8 @@ class Progress:
     """Validation scores before the first update of a fine-tuning run, by metric."""
     journal_size: int = 0
     """Bytes of the journal when this was saved."""
+    best_loss: float | None = None
+    """Loss of the best checkpoint, which decides between equal scores; unknown in older checkpoints."""
 
     def to_table(self) -> Table:
         """Return plain values."""

@@ -37,7 +37,7 @@ def put_final_weights(trainer: Trainer, reporter: Reporter) -> tuple[list[int], 
     for other, validation in others:
         if found is None or validation is None or not trainer.validator:
             updates = other  # no validation split to compare on: the average, as requested
-        elif trainer.validator.better(validation, trainer.validator.better(found, None)[1])[0]:
+        elif trainer.validator.better(validation, trainer.validator.better(found, None)[1], found.loss)[0]:
             updates, found = other, validation
     _put(trainer, updates)
     if found is not None and trainer.extra_validator is not None:

@@ -297,10 +297,11 @@ class Trainer:
         progress = self.progress
         if self.validator is not None:
             validation = self._run_validation(self.validator, reporter)
-            best, score = self.validator.better(validation, progress.best_score)
+            best, score = self.validator.better(validation, progress.best_score, progress.best_loss)
             best, score = bool(self.ranks.from_leader(best)), self.ranks.from_leader(score)
             if best:
-                progress.best_score, progress.best_update, progress.validations_since_best = score, progress.update, 0
+                progress.best_score, progress.best_loss = score, self.ranks.from_leader(validation.loss)
+                progress.best_update, progress.validations_since_best = progress.update, 0
             else:
                 progress.validations_since_best += 1
             self._log_validation(replace(validation, best=best), reporter)

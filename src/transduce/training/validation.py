@@ -77,8 +77,11 @@ class Validator:
             self._predict(self.workers)
         return middle - began, time.perf_counter() - middle
 
-    def better(self, new: Validation, best: float | None) -> tuple[bool, float]:
-        """Return whether this is the best so far by `training.metric`, and the score it was judged by."""
+    def better(self, new: Validation, best: float | None, best_loss: float | None = None) -> tuple[bool, float]:
+        """Return whether this is the best so far by `training.metric`, and the score it was judged by.
+
+        The loss decides between equal scores: at first there is often no exact match at all.
+        """
         name = self.config.metric
         if name != "loss" and name not in new.scores:
             raise SettingsError(
@@ -87,6 +90,8 @@ class Validator:
             )
         score = new.loss if name == "loss" else new.scores[name]
         higher = name != "loss" and (name not in METRICS or METRICS[name].higher_is_better)
+        if score == best and best_loss is not None:
+            return new.loss < best_loss, score
         return best is None or math.isnan(best) or (score > best if higher else score < best), score
 
     def _teacher_forced(self, micro_batch_tokens: int) -> tuple[float, int, int]:

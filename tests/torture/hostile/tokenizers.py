@@ -88,9 +88,9 @@ def many_found(content: dict[str, Any]) -> None:
 
 def cyclic(content: dict[str, Any]) -> None:
     """Merges of a piece with nothing, and of pieces that lead back to themselves."""
-    vocabulary = content["model"]["vocab"]
-    vocabulary[""] = len(vocabulary)
-    content["model"]["merges"] = [["a", ""], ["", "a"], *content["model"]["merges"]]
+    vocabulary, merges = content["model"]["vocab"], content["model"]["merges"]
+    vocabulary[""] = vocabulary.pop("".join(merges[-1]))
+    content["model"]["merges"] = [["a", ""], ["", "a"], *merges[:-1]]
 
 
 def unknown_merges(content: dict[str, Any]) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -40,6 +43,28 @@ def encoder() -> ModelFolder:
 @pytest.fixture
 def models() -> list[transduce.Translator | transduce.Generator | transduce.TextEncoder]:
     return [transduce.Translator(contents()), transduce.Generator(writer()), transduce.TextEncoder(encoder())]
+
+
+def test_a_model_goes_to_another_process_and_is_copied(
+    models: list[transduce.Translator | transduce.Generator | transduce.TextEncoder],
+) -> None:
+    """`multiprocessing` pickles what a function of another process is called with."""
+    for model in models:
+        for again in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):  # noqa: S301
+            assert repr(again) == repr(model) and again.contents.notes == model.contents.notes
+            assert again.embed([TEXT]).tolist() == model.embed([TEXT]).tolist()
+
+
+def test_load_takes_a_device_and_paths_only(tmp_path: Path) -> None:
+    folder = transduce.Translator(contents()).save(tmp_path / "model")
+    assert transduce.load(folder, device="cpu").device == torch.device("cpu")
+    assert transduce.load(folder, folder, device="cpu").device == torch.device("cpu")
+    with pytest.raises(SettingsError, match="nowhere"):
+        transduce.load(folder, device="nowhere")
+    wrong: list[Any] = [None, [folder], 3]
+    for value in wrong:
+        with pytest.raises(TypeError, match=r"folder must be the path .*, not"):
+            transduce.load(value)
 
 
 def test_a_saved_model_is_the_same_model(

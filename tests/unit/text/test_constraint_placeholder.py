@@ -26,11 +26,17 @@ FOUND = compile_patterns(DEFAULT_PLACEHOLDERS)
         ('<a href="x">big</a> &amp; ${path} {{deep}}', ['<a href="x">', "</a>", "&amp;", "${path}", "{{deep}}"]),
         ("write to jane.doe@mail.example.com!", ["jane.doe@mail.example.com"]),
         ("%@ files, open %@.", ["%@", "%@"]),
+        ("{{ user.name }} {% if x %} <%= y %> %{count} #{z} $t(key)", 6),
+        ("{n, plural, offset:1 =0 {no file} one {# file} other {{x} files}} here", 1),
+        ("{g, select, male {{n, plural, one {his {x}} other {his #}}} other {theirs}}", 1),
+        ("{0,number,#.##} and { when, date, long }", 2),
+        ("<0>here</0> <1/>", 3),
+        ("the sets {a, b} and {n, plural of}, a {name}} and { x }, 3 < 4 > 2 and I <3 you", ["{name}"]),
         ("50 % sure, 100% off, a < b > c, me @ home, AT&T", []),
     ],
 )
-def test_the_usual_ones_are_found_and_nothing_else(text: str, kept: list[str]) -> None:
-    assert FOUND.findall(text) == kept
+def test_the_usual_ones_are_found_and_nothing_else(text: str, kept: list[str] | int) -> None:
+    assert kept in (FOUND.findall(text), len(FOUND.findall(text)))
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
 from transduce.errors import DataError, MissingInput, SettingsError
-from transduce.text.corpus import CorpusFiles, Pair, read_pairs
+from transduce.text.corpus import CorpusFiles, Pair, further_columns, read_pairs
 
 DOCUMENTS = Path(__file__).parent / "document" / "files"
 
@@ -247,3 +248,24 @@ def test_units_of_tmx_are_pairs_in_the_chosen_languages():
     assert pairs == [("Pluie & vent", "Rain & wind today", 14)]
     languages = {"source_language": "en", "target_language": "de-DE"}
     assert [pair.target for pair in read_pairs(files(path=path), tuple(languages.values()))] == ["Die Sonne scheint."]
+
+
+@pytest.mark.parametrize(
+    ("first", "says"),
+    [
+        ("English\tGerman", "'English' and 'German' are read as the first pair"),
+        ("question\tSQL_query", "'question' and 'SQL_query' are read as the first pair"),
+        ("lemma\tform\tfeatures", "3 columns: .* as it seems to"),
+        ("id\ttext_en\ttext_de", "3 columns: .* as it seems to"),
+        ("source\ttarget", None),
+        ("Hello.\tHallo.", None),
+        ("word\tWord", None),
+        ("word", None),
+    ],
+)
+def test_a_first_row_that_seems_to_name_columns_is_noted(first: str, says: str | None, tmp_path: Path) -> None:
+    (tmp_path / "x.tsv").write_text(f"{first}\n" + "a\tb\n" * 20)
+    found = further_columns(CorpusFiles(path=str(tmp_path / "x.tsv")))
+    assert found is None if says is None else found is not None and re.search(says, found) is not None
+    told = further_columns(CorpusFiles(path=str(tmp_path / "x.tsv"), header=True))
+    assert told is None or "seems to" not in told

@@ -104,13 +104,13 @@ def test_a_weight_that_is_not_a_number_ends_the_run(prepared: Prepared, tmp_path
         run(training)
 
 
-def scripted(training: Trainer, losses: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+def scripted(training: Trainer, losses: list[float], monkeypatch: pytest.MonkeyPatch, **scores: float) -> None:
     """Let the validations say what the test wants."""
     expected_message = iter(losses)
 
     def validate(update: int, _: int | None = None) -> Validation:
         return Validation(
-            update=update, loss=next(expected_message), perplexity=1.0, accuracy=0.0, scores={}, samples=()
+            update=update, loss=next(expected_message), perplexity=1.0, accuracy=0.0, scores=scores, samples=()
         )
 
     assert training.validator is not None
@@ -146,6 +146,16 @@ def test_a_run_stops_early_after_as_many_validations_without_a_new_best(
     assert bests[-1] == best
     lines = [line for line in read_journal(tmp_path / "journal.jsonl") if line["event"] == "validation"]
     assert [line["update"] for line in lines if line["best"]] == bests
+
+
+def test_a_run_without_an_exact_match_stops_by_its_loss(
+    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not before: the best of equals would be the first checkpoint."""
+    training = trainer(prepared, tmp_path, updates=12, validate_every=2, patience=2, metric="exact_match")
+    scripted(training, [4.0, 3.0, 3.5, 2.0, 2.1, 2.2], monkeypatch, exact_match=0.0)
+    run(training)
+    assert (training.progress.update, training.progress.best_update) == (12, 8)
 
 
 def test_a_run_that_stopped_early_stays_stopped(

@@ -129,3 +129,12 @@ def test_better_is_lower_loss_or_error_and_higher_bleu(
     found, score = validator(prepared, metric=metric).better(replace(new), best)
     assert found is better
     assert score == pytest.approx(new.loss if metric == "loss" else new.scores[metric], nan_ok=True)
+
+
+@pytest.mark.parametrize("metric", ["exact_match", "word_error_rate"])
+@pytest.mark.parametrize(("loss", "better"), [(1.4, True), (1.5, False), (1.6, False), (math.nan, False)])
+def test_the_loss_decides_between_equal_scores(prepared: Prepared, metric: str, loss: float, better: bool) -> None:
+    """Where nothing is right yet, a model that learns is no reason to stop."""
+    validating = validator(prepared, metric=metric)
+    assert validating.better(judged(loss, **{metric: 0.0}), 0.0, 1.5) == (better, 0.0)
+    assert validating.better(judged(loss, **{metric: 0.0}), 0.0) == (False, 0.0)

@@ -37,7 +37,11 @@ from transduce.text.tokenizer import AnyTokenizer
 POSITIONS = 4096
 """Sinusoids that are exported: the longest text that the exported model reads or writes, in tokens."""
 
-ATTENTION_POSITIONS: dict[type[nn.Module], tuple[str, ...]] = {Transformer: ("buckets", "rotary"), Gpt: ("rotary",), Bert: ()}
+ATTENTION_POSITIONS: dict[type[nn.Module], tuple[str, ...]] = {
+    Transformer: ("buckets", "rotary"),
+    Gpt: ("rotary",),
+    Bert: (),
+}
 """Supported models, and the position encodings that their attention may have."""
 
 

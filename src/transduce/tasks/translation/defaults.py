@@ -7,11 +7,13 @@ models with much dropout and few BPE merges, larger ones as the corpus grows; an
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from transduce.config import Table
+from transduce.data.settings import DataConfig
 from transduce.models.ancestors.captioner import CaptionerConfig
-from transduce.tasks.translation.survey import MAX_PAIRS, Side, Survey, recognise, recognise_source
+from transduce.tasks.translation.survey import MAX_PAIRS, Side, Survey, fitting_metrics, recognise, recognise_source
 from transduce.text.image_file import ImageFilesConfig
 from transduce.training.initial_checkpoint import InitialCheckpoint
 from transduce.training.task import Defaults
@@ -27,6 +29,11 @@ FEWEST_EPOCHS, MOST_EPOCHS = 10, 300
 FEWEST_VALIDATED, DECODED = 100, 500
 """Validation pairs of which exact matches are a fraction fine enough to select checkpoints, and how many are translated
 then."""
+HELD_OUT, ENOUGH_HELD_OUT = 0.05, 100
+"""Fraction of a small corpus that is held out for validation, up to so many pairs: a hundredth of 300 pairs tells
+nothing."""
+RIGHT_OR_WRONG = {"exact_match", "word_error_rate"}
+"""Metrics of texts that are right or wrong as a whole; a sentence that is spelled is not."""
 FEW_TOKENS, MANY_TOKENS = 300_000, 10_000_000
 """Target tokens of small and large corpora for fine-tuning."""
 CAPTIONER_EPOCHS = 20
@@ -46,12 +53,23 @@ def choose_settings(found: Survey, given: Table | None = None, validated: int = 
     tokens = {**tokenizer, **(given or {})}
     symbols = (tokens.get("target_kind") or tokens.get("kind", "bpe")) not in SUBWORDS
     model, training = _model(found.pairs, _tokens_per_pair(found, tokens), symbols, reasons)
-    if symbols and validated >= FEWEST_VALIDATED:
+    if symbols and validated >= FEWEST_VALIDATED and fitting_metrics(found)[0] in RIGHT_OR_WRONG:
         training |= {"metric": "exact_match", "decode_examples": DECODED}
         reasons.append("the checkpoint with most exact matches is kept: they grow on when the loss hardly falls")
     if not tokens["joint"]:
         model["tied_embeddings"] = "target"
     return Defaults({"tokenizer": tokenizer, "model": model, "training": training}, reasons)
+
+
+def choose_validation(pairs: int) -> Defaults:
+    """Choose the fraction of a corpus without validation pairs that is held out."""
+    fraction = math.ceil(1000 * min(HELD_OUT, ENOUGH_HELD_OUT / max(1, pairs))) / 1000
+    if fraction <= DataConfig.model_fields["validation_fraction"].default:
+        return Defaults({}, [])
+    reason = (
+        f"about {max(1, round(fraction * pairs))} pairs are held out for validation, as no validation files are given"
+    )
+    return Defaults({"data": {"validation_fraction": fraction}}, [reason])
 
 
 def choose_captioner(found: Survey, images: ImageFilesConfig, given: Table) -> Defaults:

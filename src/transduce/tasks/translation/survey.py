@@ -43,8 +43,10 @@ SHORT_TEXT = 64
 """Characters per line up to which text is spelled if the other side is single words."""
 MOSTLY_NUMBERS = 0.5
 """Fraction of the different words from which on symbols are numbers: tomorrow's files will have others."""
-CODE_MARKS = 0.08
-"""Fraction of the characters of code that are brackets and operators."""
+CODE_MARKS = 0.03
+"""Fraction of the characters of code that are brackets and operators; prose has less than a hundredth."""
+PHONEME_CHARACTERS = 5.0
+"""Characters per phoneme, with the space; number words, dates and tags are longer."""
 
 _CODE = re.compile(r"[{}()\[\]<>=_;&|\\/*+]")
 
@@ -64,7 +66,7 @@ class Side:
     separator: str = ""
     """What separates the features."""
     unspaced: float = 0.0
-    """Fraction of the characters in scripts without spaces."""
+    """Fraction of the characters in scripts without spaces; none if there are spaces all the same."""
     code: float = 0.0
     """Fraction of the characters that are brackets and operators."""
     numbers: float = 0.0
@@ -108,7 +110,7 @@ class _Counts:
     """The counts of one side."""
 
     def __init__(self) -> None:
-        self.characters = self.words = self.unspaced = self.code = 0
+        self.characters = self.words = self.unspaced = self.code = self.separated = 0
         self.distinct: set[str] = set()
         self.features = FeatureCounts()
         self.repeated: Counter[str] = Counter()
@@ -119,6 +121,7 @@ class _Counts:
         self.characters += len(text)
         self.words += max(len(words), unspaced // UNSPACED_WORD)
         self.unspaced += unspaced
+        self.separated += len(words)
         if len(self.distinct) <= FEW_WORDS:
             self.distinct.update(words)
         if self.kept < KEPT_PAIRS:
@@ -137,7 +140,7 @@ class _Counts:
             self.repeated.total() / max(1, len(self.repeated)),
             0 if found is None else len(found.pieces),
             "" if found is None else found.separator,
-            self.unspaced / max(1, self.characters),
+            0.0 if self.separated * UNSPACED_WORD > self.unspaced else self.unspaced / max(1, self.characters),
             self.code / max(1, self.kept_characters),
             sum(word.isdecimal() and len(word) > 1 for word in self.distinct) / max(1, len(self.distinct)),
         )
@@ -162,6 +165,8 @@ def recognise(side: Side, pairs: int) -> Recognised:
         return Recognised(
             "character", f"is short and its words are rare ({side.repeats:.1f} times each): tokens are characters"
         )
+    if side.numbers > MOSTLY_NUMBERS and side.characters <= SHORT_TEXT:
+        return Recognised("character", "is short and mostly numbers: tokens are characters")
     if side.unspaced > MOSTLY_UNSPACED:
         return Recognised(None, "is text without spaces between words: tokens are subwords")
     if side.code > CODE_MARKS:
@@ -175,20 +180,29 @@ def recognise_source(found: Survey) -> Recognised:
     if recognise(found.target, found.pairs).kind != "character":
         return by_itself
     if by_itself.kind == "word" and source.numbers > MOSTLY_NUMBERS:
-        return Recognised("character", "is mostly numbers, and the target single words: tokens are characters")
+        return Recognised(
+            "character", "has many different numbers, and the target is single words: tokens are characters"
+        )
     if by_itself.kind is None and source.characters <= SHORT_TEXT:
-        return Recognised("character", "is short, and the target single words: tokens are characters")
+        return Recognised("character", "is short, and the target is single words: tokens are characters")
     return by_itself
 
 
 def fitting_metrics(found: Survey, has_images: bool = False) -> tuple[str, ...]:
     """Return the metrics that tell how good translations of such a corpus are, the most telling first."""
-    target = recognise(found.target, found.pairs)
-    if target.kind is None:
-        return ("chrf", "exact_match") if found.target.unspaced > MOSTLY_UNSPACED else ("bleu", "chrf")
-    if target.kind != "word":
+    target, kind = found.target, recognise(found.target, found.pairs).kind
+    if kind is None and target.unspaced > MOSTLY_UNSPACED:
+        return "chrf", "exact_match"
+    if kind is None:
+        return "bleu", "exact_match" if target.code > CODE_MARKS else "chrf"
+    if kind != "word":
         return "exact_match", "chrf"
-    is_pronunciation = not has_images and recognise_source(found).kind in LETTERS
+    if target.words < SINGLE_WORDS:
+        return ("exact_match",)
+    if target.distinct_words > FEW_WORDS:  # the characters of sentences
+        return "bleu", "chrf"
+    is_short = target.characters <= PHONEME_CHARACTERS * target.words
+    is_pronunciation = is_short and not has_images and recognise_source(found).kind in LETTERS
     return ("word_error_rate", "phoneme_error_rate") if is_pronunciation else ("exact_match", "bleu")
 
 

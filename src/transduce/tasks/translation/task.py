@@ -32,6 +32,7 @@ from transduce.tasks.translation.defaults import (
     choose_fine_tuning,
     choose_settings,
     choose_tokenizer,
+    choose_validation,
 )
 from transduce.tasks.translation.evaluation import GreedyTranslations
 from transduce.tasks.translation.preparation import PairPreparation
@@ -123,15 +124,23 @@ class TranslationTask(TransducerTask[TranslationConfig]):
         found = self._survey(prepared)
         if self.data.images is not None:
             return choose_captioner(found, self.data.images, given)
-        return choose_settings(found, given, self._validated(prepared, found.pairs))
+        held_out = self._held_out(prepared, found.pairs)
+        fraction = held_out.tables.get("data", {}).get("validation_fraction", self.data.validation_fraction)
+        chosen = choose_settings(found, given, self._validated(prepared, found.pairs, fraction))
+        return Defaults({**held_out.tables, **chosen.tables}, [*chosen.reasons, *held_out.reasons])
 
-    def _validated(self, prepared: Prepared | None, pairs: int) -> int:
+    def _held_out(self, prepared: Prepared | None, pairs: int) -> Defaults:
+        """Choose what is held out, unless it is given."""
+        is_given = "validation_fraction" in self.data.model_fields_set or bool(self.data.of_split("validation"))
+        return Defaults({}, []) if is_given or prepared is not None else choose_validation(pairs)
+
+    def _validated(self, prepared: Prepared | None, pairs: int, fraction: float) -> int:
         """Return the number of validation pairs, counted up to what the defaults need to know."""
         if prepared is not None:
             return 0 if prepared.validation is None else len(prepared.validation)
         corpora = self.data.of_split("validation")
         if not corpora:
-            return min(self.data.validation_max_size, round(self.data.validation_fraction * pairs))
+            return min(self.data.validation_max_size, round(fraction * pairs))
         if any(map(reads_once, corpora)):
             return 0
         languages = self.data.source_language, self.data.target_language
@@ -154,7 +163,9 @@ class TranslationTask(TransducerTask[TranslationConfig]):
         tokens = found.pairs * (found.target.characters / 4 + 1)
         chosen = choose_fine_tuning(checkpoint, f"{found.pairs:,} training pairs", tokens, given)
         pairs = self._pairs() if prepared is None else prepared.train_as(PairStore).texts()
-        return Defaults(chosen.tables, [*vocabulary_fit(checkpoint, pairs, before), *chosen.reasons])
+        held_out = self._held_out(prepared, found.pairs)
+        reasons = [*vocabulary_fit(checkpoint, pairs, before), *chosen.reasons, *held_out.reasons]
+        return Defaults({**held_out.tables, **chosen.tables}, reasons)
 
     def languages_from(self, checkpoint: InitialCheckpoint) -> Table:
         pair = {"source_language": checkpoint.languages.source, "target_language": checkpoint.languages.target}

@@ -72,7 +72,7 @@ FORMATS: dict[DocumentKind, Format] = {
     ),
     "json": Format(
         read_json,
-        (".json",),
+        (".json", ".arb"),
         rf"\s*+(?:\{{\s*+{_JSON_STRING}\s*+:|\[\s*+(?:\{{\s*+\"|\[\s*+[\[\"{{\d]|{_JSON_STRING}\s*+[,\]]))",
         columns=True,
         utf16=False,
@@ -98,12 +98,12 @@ FORMATS: dict[DocumentKind, Format] = {
     "tmx": Format(read_tmx, (".tmx",), rf"{_XML}<tmx[\s>]", declaration=xml_charset, references=True, units=tmx_units),
     "html": Format(
         read_html,
-        (".html", ".htm", ".xhtml"),
+        (".html", ".htm", ".xhtml", ".shtml"),
         rf"(?i:\s*+<!doctype\s++html|{_XML}<(?:html|head|body)[\s>])",
         declaration=html_charset,
         references=True,
     ),
-    "markdown": Format(read_markdown, (".md", ".markdown", ".mkd")),
+    "markdown": Format(read_markdown, (".md", ".markdown", ".mkd", ".qmd", ".rmd")),
     "android": Format(read_android, (), rf"{_XML}<resources[\s>]", declaration=xml_charset, references=True),
     "properties": Format(read_properties, (".properties",), declaration=properties_charset),
     "strings": Format(read_strings, (".strings",)),
@@ -121,16 +121,32 @@ _UNSUPPORTED = {
     **dict.fromkeys((".docx", ".doc", ".odt", ".rtf", ".pages"), "a document of a word processor; save it as HTML"),
     **dict.fromkeys((".xlsx", ".xls", ".ods", ".numbers"), "a spreadsheet; save it as CSV"),
     **dict.fromkeys((".pptx", ".ppt", ".odp", ".epub", ".idml"), "a packed document; export its text"),
-    **dict.fromkeys((".pdf", ".ps"), "a page description; extract its text"),
-    **dict.fromkeys((".xml", ".dita", ".ts", ".resx", ".svg", ".sgm", ".sgml", ".rss"), "XML of an unknown kind"),
-    **dict.fromkeys((".yaml", ".yml", ".toml", ".ini", ".rst", ".tex", ".adoc", ".ass", ".ssa", ".sub", ".ttml"), ""),
+    **dict.fromkeys((".pdf", ".eps"), "a page description; extract its text"),
+    **dict.fromkeys((".xcstrings", ".stringsdict"), "a catalogue of Xcode; export it as XLIFF"),
+    ".ipynb": "a notebook; save it as Markdown",
     **dict.fromkeys(
-        (".mo", ".parquet", ".arrow", ".zip", ".tar", ".bz2", ".xz", ".zst", ".7z", ".safetensors"), "binary"
+        (".xml", ".dita", ".resx", ".resw", ".plist", ".dtd", ".tbx", ".svg", ".sgm", ".sgml", ".rss"),
+        "XML of an unknown kind",
     ),
+    **dict.fromkeys((".yaml", ".yml", ".toml", ".ini", ".rst", ".tex", ".adoc", ".ass", ".ssa", ".sub", ".ttml"), ""),
+    **dict.fromkeys((".dfxp", ".scc", ".sbv", ".lrc", ".ftl", ".json5", ".mdx", ".ics", ".vcf", ".eml", ".conllu"), ""),
+    **dict.fromkeys(
+        (".py", ".js", ".jsx", ".mjs", ".tsx", ".vue", ".svelte", ".java", ".cpp", ".php", ".sql", ".swift"),
+        "source code; move its messages to a file of strings",
+    ),
+    **dict.fromkeys((".parquet", ".arrow", ".zip", ".tar", ".bz2", ".xz", ".zst", ".7z", ".safetensors"), "binary"),
 }
-"""Endings of files that are no plain lines and cannot be read, with what they are."""
+"""Endings of files that are no plain lines and cannot be read, with what they are.
+
+Not those that name a language, too: `corpus.ps` may be Pashto, `corpus.ts` Tsonga. Their first bytes tell.
+"""
 _OTHER_HEADS = {
     b"%PDF-": "a PDF document; extract its text",
+    b"%!PS": "a page description; extract its text",
+    b"\xde\x12\x04\x95": "a compiled PO file; translate the PO file",
+    b"\x95\x04\x12\xde": "a compiled PO file; translate the PO file",
+    b"bplist": "a binary property list; convert it by `plutil -convert xml1`",
+    b"<?php": "source code; move its messages to a file of strings",
     b"PK\x03\x04": "a zip archive or an office document; save it as text, HTML or CSV",
     b"{\\rtf": "RTF; save it as HTML",
     b"BZh": "compressed by bzip2; unpack it",
@@ -175,7 +191,7 @@ def kind_by_content(head: bytes, name: str) -> DocumentKind | None:
     for kind, one in FORMATS.items():
         if one.begins is not None and re.match(one.begins, text, re.DOTALL):
             return kind
-    if re.match(r"\s*<\?xml\s", text):
+    if re.match(r"\s*<(?:\?xml|!DOCTYPE|TS|plist|tt|SAMI)[\s>]", text):
         raise DataError(_unsupported(name, "XML of an unknown kind"))
     return None
 

@@ -39,6 +39,8 @@ class Path(NamedTuple):
 
     key: str
     parent: Path | None
+    is_about_others: bool
+    """Whether a key begins with @, which marks descriptions of messages (ARB), attributes and types (JSON-LD)."""
 
     def is_at(self, parts: Sequence[str], from_root: bool) -> bool:
         """Whether it ends with these keys, or consists of them."""
@@ -70,7 +72,9 @@ def json_strings(text: str) -> Iterator[tuple[Path | None, int, int]]:
             expects_key = is_object[-1]
             here = parents[-1]
         elif expects_key and token != ":":
-            here, expects_key = Path(json.loads(token, strict=False), parents[-1]), False
+            key, parent = json.loads(token, strict=False), parents[-1]
+            is_about_others = key.startswith("@") or (parent is not None and parent.is_about_others)
+            here, expects_key = Path(key, parent, is_about_others), False
         elif token[0] == '"':
             yield here, found.start(), found.end()
 
@@ -226,6 +230,8 @@ def read_json(document: DocumentText, options: DocumentOptions) -> Iterator[Docu
     place, line = 0, 1
     for path, begin, stop in json_strings(text):
         if wanted and not (path is not None and any(path.is_at(parts, from_root=False) for parts in wanted)):
+            continue
+        if not wanted and path is not None and path.is_about_others:
             continue
         line += text.count("\n", place, begin)
         yield _spliced(text[place:stop], "", [(begin - place, stop - place)], f"{document.name}:{line}", is_ascii)

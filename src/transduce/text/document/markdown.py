@@ -19,7 +19,11 @@ _LINE = re.compile(r"([^\n]*?)(\r?\n|\Z)")
 _CONTAINER = re.compile(r"(?:[ \t]{0,3}>[ \t]?)*+")
 _ITEM = re.compile(r"([ \t]*)([-*+]|\d{1,9}[.)])([ \t]++|$)(\[[ xX]\][ \t]++)?")
 _HEADING = re.compile(r"[ \t]{0,3}#{1,6}(?:[ \t]++|$)")
-_FENCE = re.compile(r"[ \t]*(`{3,}(?=[^`]*$)|~{3,}|:{3,}|\${2,}(?=\s*$))")
+_FENCE = re.compile(r"[ \t]*(`{3,}(?=[^`]*$)|~{3,}|:{3,}(?=\{(?:code|math|literal|mermaid|toc|eval))|\${2,}(?=\s*$))")
+_DIV = re.compile(r"[ \t]*(?::{3,}|(?P<indents>(?:!!!|\?\?\?\+?)[ \t]++\w))")
+"""A line that begins or ends a block of text, such as a note, or begins one that is indented."""
+_ALERT = re.compile(r"\[![A-Za-z]++\][-+]?[ \t]*$")
+"""The kind of a quoted note, `> [!NOTE]`."""
 _RULE = re.compile(r"[ \t]{0,3}(?:(?:-[ \t]*+){3,}|(?:\*[ \t]*+){3,}|(?:_[ \t]*+){3,})$")
 _UNDERLINE = re.compile(r"[ \t]{0,3}(?:=++|-++)[ \t]*+$")
 _DEFINITION = re.compile(r"[ \t]{0,3}\[(?!\^)([^\]]++)\]:[ \t]*+\S")
@@ -155,7 +159,14 @@ class _Blocks:
         html = _HTML.match(row.text)
         if html is not None:
             return self._take(self._html(html["raw"]))
-        if _RULE.match(row.text) or _DEFINITION.match(row.text):
+        div = _DIV.match(row.text)
+        if div is not None and div["indents"]:
+            self._content = row.indent + 4
+        if (
+            div
+            or any(line.match(row.text) for line in (_RULE, _DEFINITION))
+            or (row.container and _ALERT.match(row.text))
+        ):
             return self._take()
         return None
 
@@ -234,7 +245,7 @@ class _Blocks:
         """Whether a line continues a paragraph."""
         if not row.text.strip() or _UNDERLINE.match(row.text) or _RULE.match(row.text) or _HEADING.match(row.text):
             return False
-        if _ITEM.match(row.text) or _FENCE.match(row.text) or _HTML.match(row.text) or _FOOTNOTE.match(row.text):
+        if any(start.match(row.text) for start in (_ITEM, _FENCE, _DIV, _HTML, _FOOTNOTE)):
             return False
         return not self._is_table(row)
 

@@ -1,4 +1,6 @@
-"""The inline markup of Markdown: emphasis, links, code spans, HTML and escapes as tokens, in linear time."""
+"""The inline markup of Markdown: emphasis, links, code spans, HTML, escapes, formulas (`$x$`) and attributes (`{#top}`)
+as tokens, in linear time.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,9 @@ ESCAPES = {character: f"\\{character}" for character in "\\`*_[]<|"}
 
 _PIECE = re.compile(
     r"\\[!-/:-@\[-`{-~]|(?P<ticks>`++)|(?P<mark>\*++|_++|~~++)|!?\[\^[^\]\s]++\]|!\[|\[|\]|\{\{[^{}]*+\}\}|\{%[^%]*+%\}|"
+    r"\{[#.:][^{}\n]*+\}|(?<![\w$])\$\$?(?![\s$])[^$\n]*+(?<!\s)\$\$?(?![\w$])|"
     r"<(?:https?|mailto|ftp):[^\s<>]*+>|<|&(?:#\d++|#[xX][0-9a-fA-F]++|[A-Za-z][A-Za-z0-9]*+);|[ \t]*+\n|"
-    r"[^\\`*_~!\[\]{<&\n \t]++|[ \t]++|.",
+    r"[^\\`*_~!\[\]{<&$\n \t]++|[ \t]++|.",
     re.DOTALL,
 )
 _DESTINATION = re.compile(
@@ -138,7 +141,7 @@ def _simple(raw: str) -> Token:
         return reference(raw)
     if raw.endswith("\n"):
         return Token("gap", raw)
-    if len(raw) > 1 and (raw[0] in "[<" or raw.startswith(("![", "{{", "{%"))):
+    if len(raw) > 1 and (raw[0] in "[<" or raw.startswith(("![", "{", "$"))):
         return Token("code", raw)
     return plain(raw)
 

@@ -89,6 +89,29 @@ def xml_tokens(raw: str, opaque: Mapping[str, str], collapse: bool = True, prote
             yield Token("code", token, role="close" if found["close"] else "open", name=name)
 
 
+def elements(raw: str, name: str) -> Iterator[tuple[str, str, str, str]]:
+    """Split well-formed XML content at the outermost elements of a name: (what precedes, start tag, content, end tag).
+
+    What follows the last one comes with empty tags.
+    """
+    begin = depth = 0
+    opening: re.Match[str] | None = None
+    for found in _XML_TOKEN.finditer(raw):
+        is_empty = found.group().endswith("/>")
+        if (found["name"] or "").rpartition(":")[2] != name or (is_empty and depth):
+            continue
+        depth += -1 if found["close"] else 1
+        if depth == 1 and not found["close"]:
+            opening = found
+        if is_empty:
+            yield raw[begin : found.start()], found.group(), "", ""
+            begin, depth = found.end(), 0
+        elif not depth and opening is not None:
+            yield raw[begin : opening.start()], opening.group(), raw[opening.end() : found.start()], found.group()
+            begin = found.end()
+    yield raw[begin:], "", "", ""
+
+
 def _is_protected(tag: str) -> bool:
     """Whether a tag says that its content is not to be translated (ITS, XLIFF 1.2 and 2.0)."""
     if "translate" not in tag and "mtype" not in tag:

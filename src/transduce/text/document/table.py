@@ -20,6 +20,7 @@ from transduce.errors import DataError, SettingsError, suggestion
 from transduce.text.document.charset import DocumentText, Line
 from transduce.text.document.segment import DocumentOptions, DocumentSegment, Unit, unchanged
 from transduce.text.document.value import ValueText, paired_lines
+from transduce.text.language_names import NAMES
 from transduce.text.lines import MAX_LINE_BYTES, normalise
 
 DELIMITERS = ",;\t|"
@@ -27,6 +28,14 @@ SOURCE_NAMES = frozenset({"source", "src", "source_text", "input"})
 TARGET_NAMES = frozenset({"target", "tgt", "trg", "target_text", "output", "translation"})
 """Names of columns by which the first row is taken for a header."""
 
+_USUAL = """
+id idx index no nr key line text sentence phrase word words term lemma form forms features feats tag tags pos msd label
+labels class category question query sql code command cmd title description context domain grapheme graphemes
+phoneme phonemes pronunciation ipa spelling prompt response completion reference original translated simple complex
+score license
+"""
+_COLUMN_WORDS = SOURCE_NAMES | TARGET_NAMES | {"answer", *_USUAL.split(), *NAMES, *map(str.lower, NAMES.values())}
+"""What columns are usually called by, languages included."""
 _STATED = re.compile(r'"?sep=([^\w" ])"?')
 """A first line that states the delimiter."""
 _LOOKAHEAD = 16
@@ -171,14 +180,21 @@ def _side_columns(cells: Sequence[str]) -> tuple[str, str] | None:
     return (found[0], found[1]) if found[0] and found[1] else None
 
 
-def unnamed_columns(lines: Iterable[str], quoted: bool) -> int | None:
-    """Count the columns of a table whose first row does not name those of source and target; None where it does."""
+def unnamed_columns(lines: Iterable[str], quoted: bool) -> list[str] | None:
+    """Return the first row of a table, unless it names the columns of source and target."""
     first, *others = [*islice(lines, _LOOKAHEAD + 1)] or [""]
     stated = _STATED.fullmatch(first) if quoted else None
     delimiter = stated[1] if stated else _delimiter([first, *others]) if quoted else "\t"
     line = others[0] if stated and others else first
     cells = (_QUOTED.sub(lambda found: found[0].replace(delimiter, " "), line) if quoted else line).split(delimiter)
-    return None if _side_columns([cell.strip('"') for cell in cells]) else len(cells)
+    cells = [cell.strip('" ') for cell in cells]
+    return None if _side_columns(cells) else cells
+
+
+def looks_like_header(cells: Sequence[str]) -> bool:
+    """Whether all cells of a first row are different words that columns are usually called by, `text_en` for one."""
+    names = [cell.lower() for cell in cells]
+    return len({*names}) == len(names) > 1 and all({*re.split(r"[\s_.-]+", name)} <= _COLUMN_WORDS for name in names)
 
 
 def _candidates(line: str) -> bool:

@@ -1,6 +1,7 @@
 """XLIFF 1.2 and 2.0: units without a target get one, with its state; inline elements, notes and all others are kept.
 
-In 1.2 the new target has `state="needs-review-translation"`; in 2.0 its segment has `state="translated"`.
+In 1.2 the new target has `state="needs-review-translation"`; in 2.0 its segment has `state="translated"`. A source of
+1.2 that is segmented (`<mrk mtype="seg">`) is translated segment by segment, and so is its target.
 """
 
 from __future__ import annotations
@@ -11,7 +12,15 @@ from dataclasses import dataclass
 from transduce.errors import DataError
 from transduce.text.document.charset import DocumentText
 from transduce.text.document.inline import InlineText, Token
-from transduce.text.document.markup import CDATA_END, ESCAPES, cdata_tokens, only_cdata, xml_tokens
+from transduce.text.document.markup import (
+    CDATA_END,
+    ESCAPES,
+    attributes,
+    cdata_tokens,
+    elements,
+    only_cdata,
+    xml_tokens,
+)
 from transduce.text.document.segment import DocumentOptions, DocumentSegment, Unit, unchanged
 from transduce.text.document.xml_document import Tag, XmlDocument, opened, set_attribute
 from transduce.text.lines import normalise
@@ -60,6 +69,7 @@ class _Unit:
     translatable: bool
     unit: Tag | None = None
     source: tuple[Tag, Tag] | None = None
+    segmented: tuple[Tag, Tag] | None = None
     target: tuple[Tag, Tag] | None = None
     after: int = 0
     """Where a new target belongs: behind the source, or the segmented source."""
@@ -107,7 +117,7 @@ class _Xliff:
                 if begun.name == "source":
                     unit.source, unit.after = (begun, tag), tag.end
                 elif begun.name == "seg-source":
-                    unit.after = tag.end
+                    unit.segmented, unit.after = (begun, tag), tag.end
                 elif begun.name == "target":
                     unit.target = (begun, tag)
             elif len(inside) < unit.depth:
@@ -142,16 +152,39 @@ def read_xliff(document: DocumentText, options: DocumentOptions) -> Iterator[Doc
         if first and found.version == 2 and options.target_language and found.target_language is None:
             yield _with_language(found, options.target_language)
         first = False
-        target = "" if unit.target is None else found.inner(unit.target)
-        done = target.strip() and unit.state not in UNTRANSLATED and not options.retranslate
-        text = inline_text(found.inner(unit.source), f"{document.name}:{unit.source[0].line}")
-        if done or not unit.translatable or not text.has_words:
-            yield unchanged(found.xml.take(end.end))
+        parts = _parts(found, unit, f"{document.name}:{unit.source[0].line}", options.retranslate)
+        if unit.translatable and any(isinstance(part, InlineText) for part in parts):
+            yield _translated(found, unit, end, parts)
         else:
-            yield _translated(found, unit, end, text)
+            yield unchanged(found.xml.take(end.end))
     rest = found.xml.take()
     if rest:
         yield unchanged(rest)
+
+
+def _parts(found: _Xliff, unit: _Unit, where: str, retranslate: bool) -> list[str | InlineText]:
+    """Return the content of the target: what is kept of it, and the texts that are to be translated."""
+    assert unit.source is not None
+    target = "" if unit.target is None or retranslate else found.inner(unit.target)
+    is_new = retranslate or unit.state in UNTRANSLATED
+    segments = [] if unit.segmented is None else [*elements(found.inner(unit.segmented), "mrk")]
+    if not any(tag and _is_segment(tag) for _, tag, _, _ in segments):
+        text = inline_text(found.inner(unit.source), where)
+        return [text] if text.has_words and (is_new or not plain_text(target, where)) else [target]
+    done = {attributes(tag).get("mid"): inner for _, tag, inner, _ in elements(target, "mrk") if tag}
+    if not any(plain_text(inner, where) for inner in done.values()) and plain_text(target, where) and not is_new:
+        return [target]  # translated as a whole
+    parts: list[str | InlineText] = []
+    for before, tag, inner, closing in segments:
+        kept = "" if is_new else done.get(attributes(tag).get("mid"), "")
+        text = inline_text(inner, where)
+        is_kept = not tag or not _is_segment(tag) or not text.has_words or bool(plain_text(kept, where))
+        parts += [before + tag, (kept or inner) if is_kept else text, closing]
+    return parts
+
+
+def _is_segment(tag: str) -> bool:
+    return attributes(tag).get("mtype") == "seg"
 
 
 def _check_languages(found: _Xliff, options: DocumentOptions, line: int) -> None:
@@ -178,7 +211,7 @@ def _with_language(found: _Xliff, language: str) -> DocumentSegment:
     return DocumentSegment((), lambda _: new, found.xml.take(end))
 
 
-def _translated(found: _Xliff, unit: _Unit, end: Tag, text: InlineText) -> DocumentSegment:
+def _translated(found: _Xliff, unit: _Unit, end: Tag, parts: Sequence[str | InlineText]) -> DocumentSegment:
     """Write a target into an existing element, or into a new one behind the source, indented like it."""
     assert unit.source is not None
     xml, (source, _) = found.xml, unit.source
@@ -202,9 +235,12 @@ def _translated(found: _Xliff, unit: _Unit, end: Tag, text: InlineText) -> Docum
         tail = closing + xml.text(last.end, end.end)
 
     def write(translations: Sequence[str]) -> str:
-        return "".join([before, head, text.write(translations[0]), tail])
+        rest = iter(translations)
+        written = (part if isinstance(part, str) else part.write(next(rest)) for part in parts)
+        return "".join([before, head, *written, tail])
 
-    return DocumentSegment((text.text,), write, xml.take(end.end))
+    texts = tuple(part.text for part in parts if isinstance(part, InlineText))
+    return DocumentSegment(texts, write, xml.take(end.end))
 
 
 # Training.

@@ -2,7 +2,8 @@
 
 A feature is a token together with the separator before it: " N", ";DAT", ";SG". So texts are the concatenation of their
 pieces, and the letter N of a word is another token than the feature N. Features that are separated by spaces
-(`Kalb N DAT SG`) are found where all words of a line but one are of a small set.
+(`Kalb N DAT SG`), and those that follow a word without a space (`Kalb+N+SG`), are found where all but one part of a
+line are of a small set. Sentences and numbers are no features, however few they are.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
-SEPARATORS: Final = ";|+&/,:="
+SEPARATORS: Final = ";|+&/,:=#[._-"
 """Characters that may separate features, those that separate nothing else first."""
 MOST_FEATURES: Final = 500
 """More different ones are no features."""
@@ -25,6 +26,9 @@ ALMOST_ALL: Final = 0.95
 """Fraction of the lines that have features."""
 BOUND: Final = 10 * MOST_FEATURES
 """Different ones beyond which the search is given up, rare ones included."""
+MOSTLY: Final = 0.5
+"""Fraction of the lines that end like a sentence, or of the features that are numbers, from which on there are none."""
+SENTENCE_ENDS: Final = (".", "!", "?", "…", "。", "！", "？", "।", "؟")
 SEEN_FIRST: Final = 100
 """Lines before it may be given up because few have any."""
 
@@ -51,7 +55,12 @@ class FeatureCounts:
     """Counts what may be features, line by line; what has too many different ones is given up, and takes no memory."""
 
     def __init__(self) -> None:
-        self.candidates: list[_Candidate] = [*map(_Separated, SEPARATORS), _Spaced(first=True), _Spaced(first=False)]
+        self.candidates: list[_Candidate] = [
+            *map(_Separated, SEPARATORS),
+            _AllButOne(" ", at=0),
+            _AllButOne(" ", at=-1),
+            *(_AllButOne(separator, at=0) for separator in SEPARATORS),
+        ]
 
     def add(self, line: str) -> None:
         """Count a line."""
@@ -90,9 +99,15 @@ class _Candidate(ABC):
         least, total = max(2, self.lines // RARELY), self.counts.total()
         kept = {piece: count for piece, count in self.counts.items() if count >= least and not {*"<>"} & {*piece}}
         few = 0 < len(kept) <= MOST_FEATURES and total >= OFTEN * len(self.counts)
+        few = few and sum(map(self._is_number, kept)) < MOSTLY * len(kept)
         if not few or self.marked < ALMOST_ALL * self.lines or sum(kept.values()) < ALMOST_ALL * total:
             return None
         return Features(self.separator, tuple(sorted(kept, key=lambda piece: (-kept[piece], piece))))
+
+    def _is_number(self, piece: str) -> bool:
+        """Whether a piece is a number of two digits or more: tomorrow's files will have others."""
+        digits = piece.strip(" " + self.separator)
+        return len(digits) > 1 and digits.isdecimal()
 
 
 class _Separated(_Candidate):
@@ -111,21 +126,33 @@ class _Separated(_Candidate):
         return has_word and has_features
 
 
-class _Spaced(_Candidate):
-    """Features that are words: all words of a line but the first, or the last, of which there are many."""
+class _AllButOne(_Candidate):
+    """Features that are all parts of a line but the first, or the last, of which there are many."""
 
-    def __init__(self, first: bool) -> None:
-        super().__init__(" ")
-        self.first = first
+    def __init__(self, separator: str, at: int) -> None:
+        super().__init__(separator)
+        self.at = at
         self.words: set[str] = set()
-        """The different words that are no features, up to a bound."""
+        """The different parts that are no features, up to a bound."""
+        self.sentences = 0
+        """Lines that end like a sentence."""
 
     def count(self, words: list[str]) -> bool:
+        parts = words
+        if self.separator != " ":
+            parts = words[0].split(self.separator) if len(words) == 1 else []
+        if len(parts) < 2 or not all(parts):
+            return False
+        features = parts[1:] if self.at == 0 else parts[:-1]
         if len(self.words) <= MOST_FEATURES:
-            self.words.add(words[0 if self.first else -1])
-        features = words[1:] if self.first else words[:-1]
-        self.counts.update(" " + word if place or self.first else word for place, word in enumerate(features))
-        return bool(features)
+            self.words.add(parts[self.at])
+        self.sentences += parts[-1].endswith(SENTENCE_ENDS)
+        spaced = (place or self.at == 0 for place in range(len(features)))
+        self.counts.update(
+            (self.separator if apart else "") + part for part, apart in zip(features, spaced, strict=True)
+        )
+        return True
 
     def result(self) -> Features | None:
-        return super().result() if len(self.words) > MOST_FEATURES else None
+        many = len(self.words) > min(MOST_FEATURES, MOSTLY * self.marked)
+        return super().result() if many and self.sentences < MOSTLY * self.marked else None

@@ -339,6 +339,8 @@ def _check(library: tokenizers.Tokenizer, kind: Kind, vocabulary: dict[str, int]
     """Raise ValueError unless tokens are numbered from 0 without gaps and every text can be encoded."""
     if sorted(vocabulary.values()) != list(range(len(vocabulary))):
         raise ValueError("its tokens are not numbered from 0 without gaps")
+    if "" in vocabulary:
+        raise ValueError("one of its pieces is empty")
     added = library.get_added_tokens_decoder().values()
     special, needed = (
         {token.content for token in added if token.special},

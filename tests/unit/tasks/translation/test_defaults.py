@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transduce.recipe import Recipe, read_recipe
-from transduce.tasks.translation.defaults import choose_epochs, choose_settings
+from transduce.tasks.translation.defaults import choose_epochs, choose_settings, choose_validation
 from transduce.tasks.translation.survey import FEW_WORDS, Side, Survey, survey
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -58,6 +58,13 @@ def test_text_without_spaces_is_text() -> None:
     assert advice.tables["tokenizer"] == {"kind": "bpe", "joint": True, "vocab_size": 4000}
     short = choose_settings(survey([(line[:3], " ".join(line[:3])) for line in lines]))
     assert short.tables["tokenizer"]["source_kind"] == "character"
+
+
+def test_sentences_that_are_spelled_are_judged_by_the_loss() -> None:
+    given = {"kind": "character"}
+    assert "metric" not in choose_settings(survey(text(199)), given, validated=500).tables["training"]
+    words = choose_settings(survey(single_words(997)), given, validated=500)
+    assert words.tables["training"]["metric"] == "exact_match"
 
 
 def test_the_pieces_of_the_one_side_that_is_text_grow_with_the_corpus() -> None:
@@ -199,10 +206,31 @@ def test_exact_matches_select_checkpoints_of_words_where_there_are_enough_to_cou
     words = single_words(997)
     assert metric(words, 100) == "exact_match"
     assert metric(words, 99) == "loss"
-    assert metric(words, 0) == "loss"  # ten are held out
+    assert metric(words, 0) == "loss"  # fifty are held out
     assert metric(words, 0, "data.validation_fraction=0.2") == "exact_match"
     assert metric(words, 100, "training.decode_examples=0") == "loss"
     assert metric(text(211), 100) == "loss"
+
+
+@pytest.mark.parametrize(
+    ("pairs", "fraction"), [(1, 0.05), (300, 0.05), (2000, 0.05), (3000, 0.034), (4000, 0.025), (9000, 0.012)]
+)
+def test_of_a_small_corpus_more_is_held_out(pairs: int, fraction: float) -> None:
+    chosen = choose_validation(pairs)
+    assert chosen.tables == {"data": {"validation_fraction": fraction}} and "held out" in chosen.reasons[0]
+    assert not choose_validation(10_000).tables
+
+
+def test_what_is_held_out_can_be_given(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("".join("\t".join(pair) + "\n" for pair in text(53)))
+    data = {"train": {"path": str(tmp_path / "a.tsv")}}
+
+    def fraction(*changes: str, **more: object) -> float:
+        return read_recipe(None, changes, base={"data": {**data, **more}})[0].data.validation_fraction
+
+    assert fraction() == 0.05
+    assert fraction("data.validation_fraction=0.3") == 0.3
+    assert fraction(validation=data["train"]) == 0.01
 
 
 def test_characters_are_trained_in_smaller_batches_and_for_fewer_tokens() -> None:

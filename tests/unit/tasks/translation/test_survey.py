@@ -31,6 +31,18 @@ def made(count: int, line: str) -> list[str]:
         "spaced features": lambda: f"{word()} {' '.join(features())}",
         "symbols": lambda: " ".join(draw.choice(("K", "AH", "T", "IY")) for _ in range(6)),
         "japanese": lambda: "".join(chr(draw.randint(0x4E00, 0x4E80)) for _ in range(30)),
+        "glued features": lambda: f"{word()}+{'+'.join(features())}",
+        "bracketed features": lambda: f"{word()}{''.join(f'[{feature}]' for feature in features())}",
+        "glossed features": lambda: f"{word()} {'.'.join(features())}",
+        "exclamations": lambda: f"{draw.choice(CASES)} {word()}{draw.choice('.!?')}",
+        "sums": lambda: f"{draw.randint(100, 999)} + {draw.randint(10, 99)}",
+        "dated": lambda: f"{word()}-{draw.randint(10, 31)}-{draw.randint(10, 12)}",
+        "numbers": lambda: " ".join(str(draw.randint(0, 999)) for _ in range(6)),
+        "number words": lambda: " ".join(draw.choice(("seven", "hundred", "forty")) for _ in range(5)),
+        "labels": lambda: draw.choice(("positive", "negative")),
+        "segmented": lambda: " ".join(
+            "".join(chr(draw.randint(0x4E00, 0x4E80)) for _ in range(draw.randint(1, 3))) for _ in range(9)
+        ),
         "tags": lambda: f"{word()} {' '.join(f'<{feature}>' for feature in features())}",
         "dates": lambda: f"{draw.randint(1, 31)} {draw.choice(CASES)} {draw.randint(1900, 2050)}",
         "spelled": lambda: " ".join(chr(draw.randint(0x4E00, 0x4F80)) for _ in range(8)),
@@ -50,6 +62,14 @@ def made(count: int, line: str) -> list[str]:
         ("features", "feature", "';'"),
         ("features first", "feature", "'|'"),
         ("spaced features", "feature", "separated by spaces"),
+        ("glued features", "feature", "separated by '+'"),
+        ("bracketed features", "feature", "'['"),
+        ("glossed features", "feature", "'.'"),
+        ("exclamations", "character", "words are rare"),
+        ("sums", "character", "mostly numbers"),
+        ("dated", "character", "single words"),
+        ("numbers", "character", "mostly numbers"),
+        ("segmented", None, "is text: tokens are subwords"),
         ("symbols", "word", "4 different words"),
         ("japanese", None, "without spaces"),
         ("spelled", "word", "characters with spaces"),
@@ -61,6 +81,11 @@ def test_each_side_is_recognised_by_itself(line: str, kind: str | None, what: st
     side = recognise(found.source, found.pairs)
     assert side.kind == kind and what in side.what, side
     assert recognise(found.target, found.pairs).kind is None
+
+
+def test_features_of_a_small_corpus_are_found() -> None:
+    lines = made(97, "spaced features")
+    assert recognise(survey(zip(lines, lines, strict=True)).source, 97).kind == "feature"
 
 
 @pytest.mark.parametrize(
@@ -107,6 +132,11 @@ def test_a_few_short_sentences_are_text() -> None:
         ("features", "word", ("exact_match", "chrf")),
         ("word", "symbols", ("word_error_rate", "phoneme_error_rate")),
         ("prose", "symbols", ("exact_match", "bleu")),
+        ("word", "number words", ("exact_match", "bleu")),
+        ("prose", "labels", ("exact_match",)),
+        ("prose", "code", ("bleu", "exact_match")),
+        ("prose", "spelled", ("bleu", "chrf")),
+        ("prose", "segmented", ("bleu", "chrf")),
     ],
 )
 def test_the_metrics_fit_what_is_written(source: str, target: str, metrics: tuple[str, ...]) -> None:

@@ -174,6 +174,32 @@ def test_a_name_states_a_format_whatever_its_case() -> None:
     ]
 
 
+def test_a_name_that_is_a_language_or_a_language_of_programs(tmp_path: Path) -> None:
+    """`corpus.ps` is Pashto unless it begins like PostScript."""
+    contents = {"x.ts": b"Tsonga\n", "x.ps": b"Pashto\n", "x.mo": b"Moldovan\n", "x.cs": b"Czech\n"}
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+        assert detect_kind(str(tmp_path / name)) == "text"
+    contents = {"y.ts": b"<TS version='2'>", "y.ps": b"%!PS-Adobe", "y.mo": b"\xde\x12\x04\x95\0", "z.py": b"a = 1\n"}
+    contents |= {
+        "a.ipynb": b'{"cells": []}',
+        "a.xcstrings": b'{"version": "1"}',
+        "a.stringsdict": b"<plist>",
+        "a.vue": b"",
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(DataError, match=f"{name}: is .*--format text"):
+            detect_kind(str(tmp_path / name))
+
+
+def test_descriptions_of_messages_are_no_messages() -> None:
+    content = b'{"@@locale": "en", "hello": "Hello {name}", "@hello": {"description": "Greeting", "x": [{"y": "z"}]}}'
+    found = Read("json", content)
+    assert found.texts == ["Hello {name}"] and found.written() == content
+    assert Read("json", content, fields=("description",)).texts == ["Greeting"]
+
+
 @pytest.mark.parametrize(
     ("kind", "declared", "encoding"),
     [

@@ -19,6 +19,7 @@ from transduce.text.document.formats import DocumentKind
 
 CUE = "1\n00:00:01,000 --> 00:00:02,000\n"
 UNIT = '<xliff version="1.2"><file><trans-unit id="1"><source>{}</source></trans-unit></file></xliff>'
+SEGMENTED = UNIT.replace("<source>{}</source>", "<source>a</source><seg-source>{}</seg-source>")
 
 REPEATED: dict[str, tuple[DocumentKind, Callable[[int], str]]] = {
     "closing tags of a subtitle": ("srt", lambda n: CUE + "a" + "</i>" * n + "b\n"),
@@ -44,6 +45,7 @@ REPEATED: dict[str, tuple[DocumentKind, Callable[[int], str]]] = {
     "quotes": ("markdown", lambda n: ">" * n + " a\n"),
     "hashes": ("markdown", lambda n: "# a" + " #" * n + " b\n"),
     "cells": ("markdown", lambda n: "| a " * n + "|\n" + "|---" * n + "|\n"),
+    "formulas": ("markdown", lambda n: "a " + "$b " * n + "{#c" * n),
     "escapes": ("json", lambda n: '{"a": "b' + "\\n\\u00e4" * n + '"}'),
     "strings": ("json", lambda n: "[" + '"a", ' * n + '"b"]'),
     "backslashes": ("json", lambda n: '{"a": "b' + "\\\\" * n + '"}'),
@@ -53,6 +55,7 @@ REPEATED: dict[str, tuple[DocumentKind, Callable[[int], str]]] = {
     "comments": ("po", lambda n: "#, a\n" * n + 'msgid "a"\nmsgstr ""\n'),
     "elements": ("xliff", lambda n: UNIT.format("a <g id='1'>b</g>" * n)),
     "native codes": ("xliff", lambda n: UNIT.format("a <ph id='1'>{}</ph>" * n)),
+    "segments": ("xliff", lambda n: SEGMENTED.format("<mrk mtype='seg'>a</mrk> " * n)),
     "attributes": ("xliff", lambda n: UNIT.format("a <x " + " ".join(f"a{k}='&lt;'" for k in range(n)) + "/>")),
     "variants": ("tmx", lambda n: "<tmx><header srclang='en'/><tu>" + "<tuv xml:lang='fr'/>" * n + "</tu></tmx>"),
     "continued values": ("properties", lambda n: "a = b " + "\\\n c " * n + "\n"),
@@ -81,7 +84,25 @@ def test_a_subtitle_of_32_000_closing_tags_takes_no_half_minute() -> None:
     assert seconds("srt", CUE + "a" + "</i>" * 32_000 + "\n") < 2
 
 
-@pytest.mark.parametrize("text", ["<b>a</b> ", "{a}{b} ", "%0", "% ", "a@a", "http://.", "<a", "{{", "%(a", "&a"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<b>a</b> ",
+        "{a}{b} ",
+        "%0",
+        "% ",
+        "a@a",
+        "http://.",
+        "<a",
+        "{{",
+        "%(a",
+        "&a",
+        "{a, plural, x {",
+        "{{ a",
+        "{% a",
+        "<% a",
+    ],
+)
 def test_placeholders_take_linear_time(text: str) -> None:
     pattern = compile_patterns(DEFAULT_PLACEHOLDERS)
 

@@ -43,9 +43,34 @@ def test_existing_targets_are_kept_unless_they_are_to_be_replaced() -> None:
 def test_a_target_follows_a_segmented_source_and_has_its_prefix() -> None:
     segments = '<x:seg-source><x:mrk mtype="seg">a b</x:mrk></x:seg-source>'
     body = f'<x:trans-unit id="1"><x:source>a b</x:source>{segments}</x:trans-unit>'
+    state = 'state="needs-review-translation"'
     assert unit("1.2", body).endswith(
-        '</x:seg-source><x:target state="needs-review-translation">A B</x:target></x:trans-unit>'
+        f'</x:seg-source><x:target {state}><x:mrk mtype="seg">A B</x:mrk></x:target></x:trans-unit>'
     )
+
+
+SEGMENTED = (
+    '<trans-unit id="1"><source>One. Two.</source><seg-source><g id="9"><mrk mtype="seg" mid="0">One.</mrk> '
+    '<mrk mtype="seg" mid="1">Two <x id="3"/>.</mrk></g></seg-source>{}</trans-unit>'
+)
+TARGET = '<target state="needs-review-translation"><g id="9"><mrk mtype="seg" mid="0">{}</mrk> {}</g></target>'
+SECOND = '<mrk mtype="seg" mid="1">TWO <x id="3"/>.</mrk>'
+
+
+@pytest.mark.parametrize("empty", ['<mrk mtype="seg" mid="0"></mrk> <mrk mtype="seg" mid="1"/>', '<x id="3"/>', ""])
+def test_a_segmented_source_is_translated_by_segments(empty: str) -> None:
+    for target in ("", "<target/>", f"<target>{empty}</target>"):
+        written = unit("1.2", SEGMENTED.format(target))
+        assert written == SEGMENTED.format(TARGET.format("ONE.", SECOND))
+        assert unit("1.2", written) == written
+
+
+def test_segments_that_are_translated_are_kept() -> None:
+    half = TARGET.format("Eins.", '<mrk mtype="seg" mid="1"></mrk>')
+    assert unit("1.2", SEGMENTED.format(half)) == SEGMENTED.format(TARGET.format("Eins.", SECOND))
+    assert unit("1.2", SEGMENTED.format(half), retranslate=True) == SEGMENTED.format(TARGET.format("ONE.", SECOND))
+    whole = SEGMENTED.format('<target state="translated">Eins. Zwei.</target>')
+    assert unit("1.2", whole) == whole
 
 
 def test_a_group_that_is_not_to_be_translated_is_kept() -> None:
