@@ -40,6 +40,8 @@ from transduce.training.task import Defaults, Task
 TABLES = ("data", "tokenizer", "model", "training", "search")
 CHOSEN = {"tokenizer", "model", "training"}
 """Tables that are chosen from the corpus where a recipe has none of them."""
+FOR_FULL_ATTENTION = {"positions", "attention_dropout"}
+"""Chosen settings of [model] that efficient attention may lack."""
 FINE_TUNING = {"learning_rate", "warmup", "updates", "schedule"}
 """Settings of [training] that are chosen for fine-tuning unless all of them are given."""
 
@@ -265,7 +267,8 @@ def _lay_over(defaults: Defaults, given: Table, where: str) -> tuple[Table, list
     chosen, reasons = defaults.tables, defaults.reasons
     model, tokenizer = given.get("model", {}), given.get("tokenizer", {})
     if _is_another(model, chosen.get("model", {})):
-        chosen = {**chosen, "model": {}}
+        training = {name: value for name, value in chosen["training"].items() if name != "guided_alignment"}
+        chosen = {**chosen, "model": {}, "training": training}
         config = catalog.read_model_table(model, f"{where}: model")
         shares = getattr(config, "tied_embeddings", None) in SHARED
         if chosen["training"].get("optimizer") == "muon" and not hidden_matrices(
@@ -276,6 +279,9 @@ def _lay_over(defaults: Defaults, given: Table, where: str) -> tuple[Table, list
         if defaults.tables["model"].get("tied_embeddings") == "target" and shares and "tied_embeddings" not in model:
             chosen["model"] = {"tied_embeddings": "target"}
             reasons = [*reasons, "two vocabularies: separate embeddings (model.tied_embeddings = 'target')"]
+    if {"attention", "decoder_attention"} & model.keys():  # efficient attention has no weights to drop out
+        kept = {name: value for name, value in chosen["model"].items() if name not in FOR_FULL_ATTENTION}
+        chosen = {**chosen, "model": kept}
     if "folder" in tokenizer:
         chosen = {**chosen, "tokenizer": {}}
     chosen = {**chosen, "training": _compatible(chosen["training"], given.get("training", {}))}
@@ -308,6 +314,8 @@ def _compatible(chosen: Table, given: Table) -> Table:
         chosen.pop("weight_decay", None)
     if given.get("decode_examples") == 0:
         chosen.pop("metric", None)
+    if given.get("bpe_dropout") or given.get("compile"):
+        chosen.pop("guided_alignment", None)
     if {"updates", "epochs", "time_budget"} & given.keys():
         chosen.pop("updates", None)
         chosen.pop("epochs", None)

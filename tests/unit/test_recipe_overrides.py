@@ -32,6 +32,11 @@ OTHER: dict[str, list[Any]] = {
     "model_dim": [64],
     "ffn_dim": [96],
     "tied_embeddings": ["none", "target"],
+    "positions": ["sinusoidal", "alibi", "learned"],
+    "attention_dropout": [0.0],
+    "activation_dropout": [0.0],
+    "attention": ["window", "linear"],
+    "decoder_attention": ["performer"],
     "batch_tokens": [512, "auto"],
     "epochs": [2.0],
     "updates": [10],
@@ -46,6 +51,8 @@ OTHER: dict[str, list[Any]] = {
     "keep_last": [1, 2],
     "average_checkpoints": [1, 7],
     "tune_search": [False, True],
+    "guided_alignment": [0.0, 0.5],
+    "compile": [True],
 }
 """Values to override with; every chosen setting must be here."""
 SINGLE = {"kind", "updates", "time_budget", "joint"}
@@ -82,6 +89,20 @@ def test_every_chosen_setting_can_be_overridden_alone(name: str, corpus: dict[st
                     continue
                 recipe, _ = chosen_for(corpus[name], f"{table}.{setting}={json.dumps(value)}")
                 assert recipe.to_tables()[table].get(setting, value) == value, (setting, value)
+
+
+@pytest.mark.parametrize("setting", ["model.attention", "model.decoder_attention", "training.compile"])
+def test_what_chosen_settings_do_not_support_replaces_them(setting: str, corpus: dict[str, dict[str, str]]) -> None:
+    for value in OTHER[setting.partition(".")[2]]:
+        recipe, _ = chosen_for(corpus["forms"], f"{setting}={json.dumps(value)}")
+        assert (recipe.model.positions != "rotary") == setting.startswith("model")
+        assert (recipe.training.guided_alignment == 0) == setting.startswith("training")
+
+
+def test_a_model_without_attention_learns_without_alignments(corpus: dict[str, dict[str, str]]) -> None:
+    assert chosen_for(corpus["forms"])[0].training.guided_alignment > 0
+    recipe, _ = chosen_for(corpus["forms"], "model={preset='sutskever'}")
+    assert recipe.training.guided_alignment == 0 and not recipe.data.align
 
 
 NOT_FOR_TEXT = {("model", "preset", "small"), ("model", "preset", "paper_base")}

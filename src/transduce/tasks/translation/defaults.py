@@ -34,6 +34,10 @@ HELD_OUT, ENOUGH_HELD_OUT = 0.05, 100
 nothing."""
 RIGHT_OR_WRONG = {"exact_match", "word_error_rate"}
 """Metrics of texts that are right or wrong as a whole; a sentence that is spelled is not."""
+SPELLED: Table = {"positions": "rotary", "attention_dropout": 0.1, "activation_dropout": 0.1}
+"""Settings of [model] for targets of characters or symbols."""
+GUIDED = 0.1
+"""Weight of guided alignment for these."""
 FEW_TOKENS, MANY_TOKENS = 300_000, 10_000_000
 """Target tokens of small and large corpora for fine-tuning."""
 CAPTIONER_EPOCHS = 20
@@ -43,10 +47,11 @@ IMAGE_TOKENIZER = {"joint": False, "source_kind": "character", "target_kind": "w
 """Settings of [tokenizer] for images: a token per pixel."""
 
 
-def choose_settings(found: Survey, given: Table | None = None, validated: int = 0) -> Defaults:
+def choose_settings(found: Survey, given: Table | None = None, validated: int = 0, aligned: bool = True) -> Defaults:
     """Choose tokenizer, model and training for a corpus.
 
-    `given` is the table [tokenizer] as written, `validated` the number of validation pairs, up to a bound.
+    `given` is the table [tokenizer] as written, `validated` the number of validation pairs, up to a bound. `aligned`:
+    the pairs have alignments or will get them.
     """
     chosen = choose_tokenizer(found, given)
     tokenizer, reasons = chosen.tables["tokenizer"], chosen.reasons
@@ -56,6 +61,8 @@ def choose_settings(found: Survey, given: Table | None = None, validated: int = 
     if symbols and validated >= FEWEST_VALIDATED and fitting_metrics(found)[0] in RIGHT_OR_WRONG:
         training |= {"metric": "exact_match", "decode_examples": DECODED}
         reasons.append("the checkpoint with most exact matches is kept: they grow on when the loss hardly falls")
+    if not aligned:
+        training.pop("guided_alignment", None)
     if not tokens["joint"]:
         model["tied_embeddings"] = "target"
     return Defaults({"tokenizer": tokenizer, "model": model, "training": training}, reasons)
@@ -218,4 +225,9 @@ def _model(pairs: int, tokens_per_pair: float, symbols: bool, reasons: list[str]
         "average_checkpoints": 5,
         "tune_search": True,
     }
+    if symbols and pairs < LARGE:
+        model, training = {**model, **SPELLED}, {**training, "guided_alignment": GUIDED}
+        reasons.append(
+            "rotary positions, dropout of attention weights and activations, attention guided by co-occurrence"
+        )
     return model, training

@@ -126,7 +126,8 @@ class TranslationTask(TransducerTask[TranslationConfig]):
             return choose_captioner(found, self.data.images, given)
         held_out = self._held_out(prepared, found.pairs)
         fraction = held_out.tables.get("data", {}).get("validation_fraction", self.data.validation_fraction)
-        chosen = choose_settings(found, given, self._validated(prepared, found.pairs, fraction))
+        aligned = prepared is None or prepared.report.alignment is not None
+        chosen = choose_settings(found, given, self._validated(prepared, found.pairs, fraction), aligned)
         return Defaults({**held_out.tables, **chosen.tables}, [*chosen.reasons, *held_out.reasons])
 
     def _held_out(self, prepared: Prepared | None, pairs: int) -> Defaults:
