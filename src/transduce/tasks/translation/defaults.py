@@ -34,10 +34,8 @@ HELD_OUT, ENOUGH_HELD_OUT = 0.05, 100
 nothing."""
 RIGHT_OR_WRONG = {"exact_match", "word_error_rate"}
 """Metrics of texts that are right or wrong as a whole; a sentence that is spelled is not."""
-SPELLED: Table = {"positions": "rotary", "attention_dropout": 0.1, "activation_dropout": 0.1}
-"""Settings of [model] for targets of characters or symbols."""
 GUIDED = 0.1
-"""Weight of guided alignment for these."""
+"""Weight of guided alignment for targets of characters or symbols."""
 FEW_TOKENS, MANY_TOKENS = 300_000, 10_000_000
 """Target tokens of small and large corpora for fine-tuning."""
 CAPTIONER_EPOCHS = 20
@@ -61,8 +59,8 @@ def choose_settings(found: Survey, given: Table | None = None, validated: int = 
     if symbols and validated >= FEWEST_VALIDATED and fitting_metrics(found)[0] in RIGHT_OR_WRONG:
         training |= {"metric": "exact_match", "decode_examples": DECODED}
         reasons.append("the checkpoint with most exact matches is kept: they grow on when the loss hardly falls")
-    if not aligned:
-        training.pop("guided_alignment", None)
+    if not aligned and training.pop("guided_alignment", None) is not None:
+        reasons.append("without guided alignment: the corpus was prepared without `--set data.align=true`")
     if not tokens["joint"]:
         model["tied_embeddings"] = "target"
     return Defaults({"tokenizer": tokenizer, "model": model, "training": training}, reasons)
@@ -226,8 +224,8 @@ def _model(pairs: int, tokens_per_pair: float, symbols: bool, reasons: list[str]
         "tune_search": True,
     }
     if symbols and pairs < LARGE:
-        model, training = {**model, **SPELLED}, {**training, "guided_alignment": GUIDED}
-        reasons.append(
-            "rotary positions, dropout of attention weights and activations, attention guided by co-occurrence"
-        )
+        inner = 0.2 if pairs < VERY_SMALL else 0.1
+        model |= {"positions": "rotary", "attention_dropout": inner, "activation_dropout": inner}
+        training["guided_alignment"] = GUIDED
+        reasons.append(f"rotary positions, dropout {inner} of attention weights and activations, guided alignment")
     return model, training
