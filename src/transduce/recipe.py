@@ -228,7 +228,7 @@ def _fine_tuning_tables(tables: Table, where: str, prepared: Prepared | None) ->
         checkpoint, tables["training"], prepared, _texts_before(checkpoint)
     )
     settings = _compatible(chosen.tables["training"], tables["training"])
-    return merge({**chosen.tables, "training": settings}, tables), chosen.reasons
+    return merge({"data": chosen.tables.get("data", {}), "training": settings}, tables), chosen.reasons
 
 
 def _texts_before(checkpoint: InitialCheckpoint) -> Iterator[tuple[str, str]] | None:

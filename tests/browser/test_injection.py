@@ -127,6 +127,7 @@ def test_tokens_and_names_never_become_markup(visit: Visit, payloads: Sequence[s
     """The tokens of every view are attacks; each view is opened, used and saved as a file."""
     chosen = [WORDS[PAYLOADS.index(text)] for text in payloads][:60]
     page = visit.open("#/translate")
+    page.locator("select[aria-label=Model] option").first.wait_for(state="attached")
     assert page.locator("select[aria-label=Model]").inner_text().strip() == "<script>hit()</script>"
     type_lines(visit, [" ".join(chosen)])
     page.locator(".sentence .target .token").nth(1).hover()
