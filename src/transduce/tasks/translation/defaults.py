@@ -15,6 +15,7 @@ from transduce.data.settings import DataConfig
 from transduce.models.ancestors.captioner import CaptionerConfig
 from transduce.tasks.translation.survey import MAX_PAIRS, Side, Survey, fitting_metrics, recognise, recognise_source
 from transduce.text.image_file import ImageFilesConfig
+from transduce.text.tokenizer.special import LETTERS
 from transduce.training.initial_checkpoint import InitialCheckpoint
 from transduce.training.task import Defaults
 
@@ -35,7 +36,7 @@ nothing."""
 RIGHT_OR_WRONG = {"exact_match", "word_error_rate"}
 """Metrics of texts that are right or wrong as a whole; a sentence that is spelled is not."""
 GUIDED = 0.1
-"""Weight of guided alignment for targets of characters or symbols."""
+"""Weight of guided alignment for words that are spelled."""
 FEW_TOKENS, MANY_TOKENS = 300_000, 10_000_000
 """Target tokens of small and large corpora for fine-tuning."""
 CAPTIONER_EPOCHS = 20
@@ -59,11 +60,21 @@ def choose_settings(found: Survey, given: Table | None = None, validated: int = 
     if symbols and validated >= FEWEST_VALIDATED and fitting_metrics(found)[0] in RIGHT_OR_WRONG:
         training |= {"metric": "exact_match", "decode_examples": DECODED}
         reasons.append("the checkpoint with most exact matches is kept: they grow on when the loss hardly falls")
+    if symbols and found.pairs < LARGE and (tokens.get("source_kind") or tokens.get("kind", "bpe")) in LETTERS:
+        _spell(found.pairs, model, training, reasons)
     if not aligned and training.pop("guided_alignment", None) is not None:
         reasons.append("without guided alignment: the corpus was prepared without `--set data.align=true`")
     if not tokens["joint"]:
         model["tied_embeddings"] = "target"
     return Defaults({"tokenizer": tokenizer, "model": model, "training": training}, reasons)
+
+
+def _spell(pairs: int, model: Table, training: Table, reasons: list[str]) -> None:
+    """Choose what a spelled source with a target of characters or symbols needs: letters follow each other in order."""
+    inner = 0.2 if pairs < VERY_SMALL else 0.1
+    model |= {"positions": "rotary", "attention_dropout": inner, "activation_dropout": inner}
+    training["guided_alignment"] = GUIDED
+    reasons.append(f"rotary positions, dropout {inner} of attention weights and activations, guided alignment")
 
 
 def choose_validation(pairs: int) -> Defaults:
@@ -223,9 +234,4 @@ def _model(pairs: int, tokens_per_pair: float, symbols: bool, reasons: list[str]
         "average_checkpoints": 5,
         "tune_search": True,
     }
-    if symbols and pairs < LARGE:
-        inner = 0.2 if pairs < VERY_SMALL else 0.1
-        model |= {"positions": "rotary", "attention_dropout": inner, "activation_dropout": inner}
-        training["guided_alignment"] = GUIDED
-        reasons.append(f"rotary positions, dropout {inner} of attention weights and activations, guided alignment")
     return model, training

@@ -45,6 +45,20 @@ def test_single_words_are_read_by_characters_and_symbols_are_words(tmp_path: Pat
     assert any("the target is symbols, 26 different words" in reason for reason in advice.reasons)
 
 
+def test_spelled_words_are_learned_with_relative_positions_and_alignments() -> None:
+    advice = choose_settings(survey(single_words(997)))
+    assert advice.tables["model"]["positions"] == "rotary"
+    assert advice.tables["model"]["attention_dropout"] == advice.tables["model"]["activation_dropout"] == 0.2
+    assert advice.tables["training"]["guided_alignment"] == 0.1
+    assert any("guided alignment" in reason for reason in advice.reasons)
+    prepared = choose_settings(survey(single_words(997)), aligned=False)
+    assert "guided_alignment" not in prepared.tables["training"]
+    assert any("data.align=true" in reason for reason in prepared.reasons)
+    for found in (survey(text(199)), Survey(997, SYMBOLS, SYMBOLS), Survey(400_000, WORD, SYMBOLS)):
+        tables = choose_settings(found).tables
+        assert "positions" not in tables["model"] and "guided_alignment" not in tables["training"]
+
+
 def test_text_on_both_sides_is_one_bpe_vocabulary(tmp_path: Path) -> None:
     advice = choose_settings(survey(text(199)))
     assert advice.tables["tokenizer"] == {"kind": "bpe", "joint": True, "vocab_size": 4000}
