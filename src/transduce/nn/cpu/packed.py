@@ -1,9 +1,9 @@
 """Products with frozen weights, packed once for the CPU's own kernels (oneDNN), in float32 or int8.
 
-In float32, for the few rows of a decoding step, a packed product takes a quarter to four fifths of the time of
-`F.linear` on the CPU that was measured; small matrices gain less than the call costs and are not packed. In int8,
-weights are quantised per output channel and inputs per row, and sums are exact: the error is about 1 %, the time a half
-to a fifth of float32. The float32 weights stay in memory, for gradients and other precisions.
+In float32 a packed product takes a quarter to four fifths of the time of `F.linear` on the CPUs that were measured, but
+a call costs ten microseconds more: small products are left to `F.linear`. In int8, large weights are quantised per
+output channel and inputs per row, and sums are exact: the error is about 1 %, the time a half to a fifth of float32.
+The float32 weights stay in memory, for gradients and other precisions.
 """
 
 from __future__ import annotations
@@ -22,34 +22,29 @@ Precision = Literal["float32", "int8"]
 """Precision in which the products of a frozen model are computed."""
 
 LARGE = 2**17
-"""Minimum elements of a matrix that is worth packing."""
+"""Minimum elements of a matrix that is worth quantising."""
+SMALLEST = 2**12
+"""Minimum elements of a matrix that is worth packing in float32."""
+PAYS = 2**20
+"""Rows times elements of the matrix from which a packed product is faster than `F.linear`."""
 
 
 class Packed:
-    """xW' + b with packed weights; each layout of W is computed on demand, and again after W was modified.
-
-    One row is fastest as a sum of the columns of W, which must be contiguous; several rows in oneDNN's layout.
-    """
+    """xW' + b with packed weights; W is packed at the first product that is large enough, and again after it was
+    modified."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self._weight, self._bias = weight.detach(), None if bias is None else bias.detach()
-        self._forget()
-
-    def _forget(self) -> None:
-        self._columns: Tensor | None = None
         self._panels: Tensor | None = None
         self._version = _version(self._weight)
 
     def __call__(self, rows: Tensor) -> Tensor:
-        if _version(self._weight) != self._version:
-            self._forget()
         count = len(rows)
-        if count == 1 and self._weight.shape[0] >= self._weight.shape[1]:
-            if self._columns is None:
-                self._columns = self._weight.t().contiguous().t()
-            return F.linear(rows, self._columns, self._bias)
-        if self._panels is None:
+        if count * self._weight.numel() < PAYS:
+            return F.linear(rows, self._weight, self._bias)
+        if self._panels is None or _version(self._weight) != self._version:
             self._panels = torch.ops.mkldnn._reorder_linear_weight(self._weight, 64)
+            self._version = _version(self._weight)
         filled = F.pad(rows, (0, 0, 0, _rounded(count) - count)) if _rounded(count) > count else rows
         found: Tensor = torch.ops.mkldnn._linear_pointwise(filled, self._panels, self._bias, "none", [], "")
         return found[:count]
@@ -144,10 +139,12 @@ def packed(weight: Tensor, bias: Tensor | None, precision: Precision = "float32"
             raise SettingsError(f"precision int8 needs a CPU, and this model is on {weight.device}; use float32")
         if not can_int8(weight.device):
             raise SettingsError("this build of PyTorch has no int8 products; use precision float32")
+        # What is smaller stays with `F.linear`: kernels that change with the number of rows would change last bits, and
+        # with them what the next layer rounds to, so that a row would depend on how many are computed with it.
         return Int8Packed(weight, bias) if weight.numel() >= LARGE and weight.dtype == torch.float32 else None
     if precision != "float32":
         raise SettingsError(f"unknown precision '{precision}'; choose float32 or int8")
-    return Packed(weight, bias) if weight.numel() >= LARGE and _can_pack(weight) else None
+    return Packed(weight, bias) if weight.numel() >= SMALLEST and _can_pack(weight) else None
 
 
 def can_int8(device: torch.device) -> bool:

@@ -19,7 +19,7 @@ from transduce.nn.embedding import Output
 from transduce.nn.linear import Linear
 
 CAN_PACK = torch.backends.mkldnn.is_available()
-VALUE = torch.randn(2, 3, 257, generator=torch.Generator().manual_seed(7))
+VALUE = torch.randn(2, 7, 257, generator=torch.Generator().manual_seed(7))
 
 
 @pytest.mark.skipif(not CAN_PACK, reason="this build of PyTorch has no oneDNN; install one that has")
@@ -45,6 +45,7 @@ def test_a_shortlist_is_packed_too_while_searching() -> None:
 
 def test_small_matrices_and_other_numbers_stay_as_they_are() -> None:
     assert packed(torch.randn(5, 7), None) is None
+    assert packed(torch.randn(5, 7), None, "int8") is None
     assert packed(torch.randn(LARGE // 64, 64).double(), None) is None
 
 
@@ -56,7 +57,7 @@ def frozen() -> Linear:
 
 @torch.no_grad()
 def is_plain(layer: Linear) -> bool:
-    """Whether one row, several rows and the plain product agree; both layouts are then made."""
+    """Whether one row, which is not packed, several rows, which are, and the plain product agree."""
     dtype, expected = layer.weight.dtype, F.linear(VALUE.to(layer.weight.dtype), layer.weight, layer.bias)
     several, one = layer(VALUE.to(dtype)), layer(VALUE[0, :1].to(dtype))
     near = {"rtol": 1e-5, "atol": 1e-4}
