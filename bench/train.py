@@ -1,9 +1,10 @@
 """Training speed and memory, side by side with peers: `make bench-train`.
 
 Each contender runs in a process of its own and waits for its turn; rounds alternate, so that slow phases of the
-machine affect everyone. All train the same model on the same batches with dropout and label smoothing, in float32, and
-count the same tokens: real target tokens. Ratios to the baseline have their spread over the rounds. The last line
-is one JSON object.
+machine affect everyone. All train the same model on the same batches with dropout and label smoothing, and count the
+same tokens: real target tokens. Float32 is compared with float32, and on a processor with instructions for bfloat16
+the precision that `transduce train` chooses there with the baseline's faster one, float32 or bfloat16 by autocast.
+Ratios to a baseline have their spread over the rounds. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ from marian import marian
 from transduce.data.batching import PairBatch, collate
 from transduce.data.order import BatchSampler
 from transduce.data.store import PairStore
+from transduce.recipe import choose_precision
 from transduce.text.tokenizer.special import Specials
 
 PAD, _, _ = SPECIALS = Specials(0, 1, 2)
 VOCABULARY = 10_000
 PEERS = ("torch_nn", "hf_marian")
+FLOAT32, BFLOAT16 = "float32", "bfloat16"
 WARM_UP = 3
 """Warm-up updates: ours allocates memory in the first two only."""
 
@@ -62,7 +65,7 @@ def make_batches(tokens: int, number: int) -> list[PairBatch]:
     return [collate(store, next(rows), SPECIALS, SPECIALS) for _ in range(number)]
 
 
-def ours(size: Size) -> Callable[[PairBatch], None]:
+def ours(size: Size, half: bool) -> Callable[[PairBatch], None]:
     """One update of `transduce train`."""
     from transduce.models.catalog import build
     from transduce.models.interface import VocabularySizes
@@ -81,8 +84,13 @@ def ours(size: Size) -> Callable[[PairBatch], None]:
         dropout=size.dropout,
         attention_bias=True,
     )
-    slices = default_micro_batch(size.dim)
-    training = TrainingConfig(threads=torch.get_num_threads(), micro_batch_tokens=slices, learning_rate=1e-4)
+    slices = default_micro_batch(size.dim, half)
+    training = TrainingConfig(
+        threads=torch.get_num_threads(),
+        precision="bfloat16" if half else "float32",
+        micro_batch_tokens=slices,
+        learning_rate=1e-4,
+    )
     torch.set_num_threads(1)
     model = build(config, VocabularySizes(VOCABULARY, VOCABULARY), seed=1)
     train_step = TrainStep(model, transducer_loss, training)
@@ -94,7 +102,7 @@ def ours(size: Size) -> Callable[[PairBatch], None]:
     return update
 
 
-def torch_nn(size: Size) -> Callable[[PairBatch], None]:
+def torch_nn(size: Size, half: bool) -> Callable[[PairBatch], None]:
     """torch.nn.Transformer in the loop of PyTorch's translation tutorial, with the embeddings tied as ours are."""
     from transduce.nn.position import sinusoids
 
@@ -118,23 +126,24 @@ def torch_nn(size: Size) -> Callable[[PairBatch], None]:
         entered, expected = batch.target[:, :-1], batch.target[:, 1:]
         causal = torch.nn.Transformer.generate_square_subsequent_mask(entered.shape[1])
         padding = ~batch.source_allowed
-        hidden = core(
-            embed(batch.source),
-            embed(entered),
-            tgt_mask=causal,
-            src_key_padding_mask=padding,
-            memory_key_padding_mask=padding,
-        )
-        logits = generator(hidden)
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            hidden = core(
+                embed(batch.source),
+                embed(entered),
+                tgt_mask=causal,
+                src_key_padding_mask=padding,
+                memory_key_padding_mask=padding,
+            )
+            logits = generator(hidden)
+            loss = criterion(logits.reshape(-1, VOCABULARY), expected.reshape(-1))
         optimizer.zero_grad()
-        loss = criterion(logits.reshape(-1, VOCABULARY), expected.reshape(-1))
         loss.backward()
         optimizer.step()
 
     return update
 
 
-def hf_marian(size: Size) -> Callable[[PairBatch], None]:
+def hf_marian(size: Size, half: bool) -> Callable[[PairBatch], None]:
     """Hugging Face's MarianMT in a plain loop."""
     sizes = (size.dim, size.ffn, size.heads, size.layers)
     model = marian(*sizes, VOCABULARY, SPECIALS, dropout=size.dropout).train()
@@ -143,13 +152,14 @@ def hf_marian(size: Size) -> Callable[[PairBatch], None]:
 
     def update(batch: PairBatch) -> None:
         entered, expected = batch.target[:, :-1], batch.target[:, 1:]
-        logits = model(
-            input_ids=batch.source, attention_mask=batch.source_allowed.long(), decoder_input_ids=entered
-        ).logits
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            logits = model(
+                input_ids=batch.source, attention_mask=batch.source_allowed.long(), decoder_input_ids=entered
+            ).logits
+            loss = F.cross_entropy(
+                logits.reshape(-1, VOCABULARY), expected.reshape(-1), ignore_index=PAD, label_smoothing=0.1
+            )
         optimizer.zero_grad()
-        loss = F.cross_entropy(
-            logits.reshape(-1, VOCABULARY), expected.reshape(-1), ignore_index=PAD, label_smoothing=0.1
-        )
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
 
@@ -159,10 +169,10 @@ def hf_marian(size: Size) -> Callable[[PairBatch], None]:
 CONTENDERS = {"transduce": ours, "torch_nn": torch_nn, "hf_marian": hf_marian}
 
 
-def contend(name: str, size: Size, tokens: int) -> None:
+def contend(name: str, precision: str, size: Size, tokens: int) -> None:
     """Run as one contender: a round of updates for each line on standard input, and a line of JSON for each round."""
     batches = make_batches(tokens, 4 * size.updates)
-    update = CONTENDERS[name](size)
+    update = CONTENDERS[name](size, precision == BFLOAT16)
     for batch in batches[:WARM_UP]:
         update(batch)
     print("ready", flush=True)
@@ -195,62 +205,93 @@ def matmul_peak() -> float:
     return 2 * 2048**3 / best
 
 
-def measure(name: str, size: Size, tokens: int, rounds: int, threads: int) -> tuple[dict[str, float], dict[str, float]]:
-    """Run the contenders in turn; return the ratios of speed and peak memory to the baselines."""
-    command = [sys.executable, __file__, "--size", name, "--tokens", str(tokens), "--threads", str(threads)]
+Rounds = dict[tuple[str, str], list[dict[str, float]]]
+"""By contender and precision: its speed and peak memory in each round."""
+
+
+def run_rounds(command: list[str], contenders: list[tuple[str, str]], rounds: int) -> Rounds:
+    """Run contenders in turn."""
     processes = {
-        contender: subprocess.Popen(
-            [*command, "--contender", contender], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        one: subprocess.Popen(
+            [*command, "--contender", one[0], "--precision", one[1]],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
-        for contender in CONTENDERS
+        for one in contenders
     }
     for process in processes.values():
         assert process.stdout is not None
         assert process.stdout.readline().strip() == "ready"
-    found: dict[str, list[dict[str, float]]] = {contender: [] for contender in CONTENDERS}
+    found: Rounds = {one: [] for one in contenders}
     for _ in range(rounds):
-        for contender, process in processes.items():
+        for one, process in processes.items():
             assert process.stdin is not None
             assert process.stdout is not None
             process.stdin.write("go\n")
             process.stdin.flush()
-            found[contender].append(json.loads(process.stdout.readline()))
+            found[one].append(json.loads(process.stdout.readline()))
     for process in processes.values():
         process.communicate()
+    return found
+
+
+def median(found: Rounds, one: tuple[str, str]) -> float:
+    return float(np.median([result["speed"] for result in found[one]]))
+
+
+def ratio(found: Rounds, ours: tuple[str, str], theirs: tuple[str, str]) -> tuple[float, str]:
+    """The median over the rounds of our speed to theirs, and the same in words with its spread."""
+    ratios = [mine["speed"] / other["speed"] for mine, other in zip(found[ours], found[theirs], strict=True)]
+    value = round(float(np.median(ratios)), 3)
+    return value, f"speed × {value} ({min(ratios):.2f} to {max(ratios):.2f})"
+
+
+def measure(
+    name: str, size: Size, tokens: int, rounds: int, threads: int
+) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
+    """Measure beside each baseline in turn, as not all fit into memory together; return three kinds of ratios.
+
+    They are of speed and of peak memory in float32, and of speed in the default precision to the baseline's better one.
+    """
+    command = [sys.executable, __file__, "--size", name, "--tokens", str(tokens), "--threads", str(threads)]
+    precisions = [FLOAT32, *([BFLOAT16] if choose_precision("cpu", size.dim)[0] == BFLOAT16 else [])]
     peak = matmul_peak()
-    for contender, results in found.items():
-        speed = float(np.median([result["speed"] for result in results]))
-        share = speed * flops_per_token(size) / peak
-        memory = results[-1]["peak"] / 2**30
-        print(f"{name:5} {contender:10} {speed:8,.0f} tokens/s, {100 * share:3.0f} % of matmul peak, {memory:5.2f} GiB")
-    speeds, memories = {}, {}
+    speeds, memories, defaults = {}, {}, {}
     for peer in PEERS:
-        ratios = [mine["speed"] / theirs["speed"] for mine, theirs in zip(found["transduce"], found[peer], strict=True)]
-        speeds[peer] = round(float(np.median(ratios)), 3)
-        memories[peer] = round(found["transduce"][-1]["peak"] / found[peer][-1]["peak"], 3)
-        print(
-            f"{name:5} over {peer}: speed × {speeds[peer]} ({min(ratios):.2f} to {max(ratios):.2f}), "
-            f"memory × {memories[peer]}"
-        )
-    return speeds, memories
+        found = run_rounds(command, [(one, how) for how in precisions for one in ("transduce", peer)], rounds)
+        for (contender, how), results in found.items():
+            speed, memory = median(found, (contender, how)), results[-1]["peak"] / 2**30
+            share = f"{100 * speed * flops_per_token(size) / peak:3.0f} % of float32's matmul peak"
+            print(f"{name:5} {contender:10} {how:8} {speed:8,.0f} tokens/s, {share}, {memory:5.2f} GiB")
+        ours, theirs = ("transduce", FLOAT32), (peer, FLOAT32)
+        speeds[peer], shown = ratio(found, ours, theirs)
+        memories[peer] = round(found[ours][-1]["peak"] / found[theirs][-1]["peak"], 3)
+        print(f"{name:5} over {peer}, float32: {shown}, memory × {memories[peer]}")
+        best = max(((peer, how) for how in precisions), key=lambda one: median(found, one))
+        defaults[peer], shown = ratio(found, ("transduce", precisions[-1]), best)
+        print(f"{name:5} over {peer}, {precisions[-1]} over its {best[1]}: {shown}", flush=True)
+    return speeds, memories, defaults
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", choices=SIZES)
     parser.add_argument("--contender", choices=CONTENDERS)
+    parser.add_argument("--precision", choices=(FLOAT32, BFLOAT16), default=FLOAT32)
     parser.add_argument("--tokens", type=int, default=4096)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     if options.contender:
-        contend(options.contender, SIZES[options.size], options.tokens)
+        contend(options.contender, options.precision, SIZES[options.size], options.tokens)
         return
-    result: dict[str, dict[str, dict[str, float]]] = {"speed": {}, "memory": {}}
+    result: dict[str, dict[str, dict[str, float]]] = {"speed": {}, "memory": {}, "default_precision": {}}
     for name in [options.size] if options.size else SIZES:
-        speeds, memories = measure(name, SIZES[name], options.tokens, options.rounds, options.threads)
-        result["speed"][name], result["memory"][name] = speeds, memories
+        ratios = measure(name, SIZES[name], options.tokens, options.rounds, options.threads)
+        for kind, found in zip(result, ratios, strict=True):
+            result[kind][name] = found
     print(json.dumps(result))
 
 
