@@ -31,7 +31,7 @@ from transduce.storage.layout import RECIPE
 from transduce.storage.manifest import check_run_format
 from transduce.tasks.catalog import load_prepared, read_data_table, task_for
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
-from transduce.training.compatibility import outline
+from transduce.training.compatibility import NEED_ALIGNMENTS, outline
 from transduce.training.config import DECOUPLED, LARGEST_MICRO_BATCH, TrainingConfig, default_micro_batch
 from transduce.training.initial_checkpoint import InitialCheckpoint
 from transduce.training.muon import hidden_matrices
@@ -267,7 +267,7 @@ def _lay_over(defaults: Defaults, given: Table, where: str) -> tuple[Table, list
     chosen, reasons = defaults.tables, defaults.reasons
     model, tokenizer = given.get("model", {}), given.get("tokenizer", {})
     if _is_another(model, chosen.get("model", {})):
-        training = {name: value for name, value in chosen["training"].items() if name != "guided_alignment"}
+        training = {name: value for name, value in chosen["training"].items() if name not in NEED_ALIGNMENTS}
         chosen = {**chosen, "model": {}, "training": training}
         config = catalog.read_model_table(model, f"{where}: model")
         shares = getattr(config, "tied_embeddings", None) in SHARED
@@ -316,6 +316,8 @@ def _compatible(chosen: Table, given: Table) -> Table:
         chosen.pop("metric", None)
     if given.get("bpe_dropout") or given.get("compile"):
         chosen.pop("guided_alignment", None)
+    if given.get("bpe_dropout"):
+        chosen.pop("recombination", None)
     if {"updates", "epochs", "time_budget"} & given.keys():
         chosen.pop("updates", None)
         chosen.pop("epochs", None)

@@ -9,6 +9,7 @@ So results do not depend on micro-batches, ranks, workers or recomputation, and 
     span corruption                   generator("spans", seed, epoch, row)
     masked language modelling         row_generator(seed, epoch, row)
     BPE-dropout, sampling             mix(seed, epoch, line, …): a 64-bit number per draw
+    recombination                     mix(seed, epoch, place), then splitmix64 of the number before
     synthetic tasks                   StableRandom(name)
     held-out words of the demo        rank(seed, word)
 

@@ -25,6 +25,7 @@ from transduce.tasks.catalog import load_prepared, prepare, task_for
 from transduce.training.budget import Speed, measure_speed
 from transduce.training.checkpoint import SETTINGS, Checkpoints
 from transduce.training.compatibility import (
+    NEED_ALIGNMENTS,
     check_alignments,
     check_lengths,
     check_model_settings,
@@ -85,7 +86,7 @@ class RunSetup:
             corpus = self._corpus()
             if not self.resume:
                 check_validation_split(training, corpus)
-            if corpus.report.alignment is not None and not training.guided_alignment:
+            if corpus.report.alignment is not None and not any(getattr(training, name) for name in NEED_ALIGNMENTS):
                 self.reporter.warn(
                     "the alignments of the corpus are not used; training.guided_alignment = 0.05 uses them"
                 )
@@ -202,8 +203,8 @@ def build_model(recipe: Recipe, corpus: Prepared, reporter: Reporter, begun: boo
     check_model_size(outline(recipe.model, sizes), training)
     model = catalog.build(recipe.model, sizes, training.seed)
     check_lengths(model, corpus)
+    check_alignments(training, corpus)
     if training.guided_alignment:
-        check_alignments(corpus)
         model.alignment_heads = (default_alignment_head(model),)
     if training.initial_checkpoint is not None and not begun:
         reporter.warn(recipe.task.initialize(model, Path(training.initial_checkpoint), source, target))
@@ -240,8 +241,7 @@ def run_fingerprint(recipe: Recipe, corpus: Prepared, ranks: Ranks) -> Table:
 
 def check_preparation(corpus: Prepared, recipe: Recipe) -> None:
     """Raise if a corpus was prepared with other settings than the recipe's."""
-    if recipe.training.guided_alignment:
-        check_alignments(corpus)
+    check_alignments(recipe.training, corpus)
     settings = (task_for(corpus.data).preparation_settings(), corpus.tokenizer)
     if settings != (recipe.task.preparation_settings(), recipe.tokenizer):
         raise SettingsError(

@@ -51,7 +51,9 @@ OTHER: dict[str, list[Any]] = {
     "keep_last": [1, 2],
     "average_checkpoints": [1, 7],
     "tune_search": [False, True],
-    "guided_alignment": [0.0, 0.5],
+    "guided_alignment": [0.0, 0.7],
+    "recombination": [0.0, 0.5],
+    "r_drop": [0.0, 5.0],
     "compile": [True],
 }
 """Values to override with; every chosen setting must be here."""

@@ -184,10 +184,13 @@ class PairStore(Split):
         return cls(sides[0], sides[1], texts[0], texts[1], corpora, alignments)
 
     @classmethod
-    def of(cls, source_tokens: list[list[int]], target_tokens: list[list[int]]) -> PairStore:
+    def of(
+        cls, source_tokens: list[list[int]], target_tokens: list[list[int]], links: list[list[int]] | None = None
+    ) -> PairStore:
         """Hold pairs in memory, without text: rows made for one epoch, and tests."""
         nothing = Ragged.of([[] for _ in source_tokens], np.uint8)
-        return cls(Ragged.of(source_tokens), Ragged.of(target_tokens), nothing, nothing)
+        alignments = None if links is None else Ragged.of(links)
+        return cls(Ragged.of(source_tokens), Ragged.of(target_tokens), nothing, nothing, alignments=alignments)
 
     @property
     def pairs(self) -> tuple[Ragged, Ragged]:

@@ -162,7 +162,7 @@ class TransducerTask(Task[DataT]):
 TextT = TypeVar("TextT", bound=PlainTextConfig)
 
 
-FOR_PAIRS = ("bpe_dropout", "guided_alignment")
+FOR_PAIRS = ("bpe_dropout", "guided_alignment", "recombination")
 """Settings of [training] that do not apply to plain text."""
 
 

@@ -18,6 +18,9 @@ from transduce.training.device import blocks_of
 from transduce.training.memory import physical_bytes
 from transduce.training.muon import hidden_matrices
 
+NEED_ALIGNMENTS = ("guided_alignment", "recombination")
+"""Settings of [training] for which the tokens of a corpus must be aligned."""
+
 
 def check_model_settings(data: DataConfig, config: Config, training: TrainingConfig, search: SearchOptions) -> None:
     """Raise where settings do not apply to the model, before the corpus is prepared."""
@@ -74,12 +77,13 @@ def check_validation_split(training: TrainingConfig, corpus: Prepared) -> None:
         )
 
 
-def check_alignments(corpus: Prepared) -> None:
-    """Raise if a corpus was prepared without the alignments that guided alignment needs."""
-    if corpus.report.alignment is None:
+def check_alignments(training: TrainingConfig, corpus: Prepared) -> None:
+    """Raise if a corpus was prepared without the alignments that these settings need."""
+    needing = [f"training.{name}" for name in NEED_ALIGNMENTS if getattr(training, name)]
+    if needing and corpus.report.alignment is None:
         raise SettingsError(
-            f"{corpus.folder}: was prepared without alignments, which training.guided_alignment needs; prepare it with "
-            "`--set data.align=true`, or set training.guided_alignment=0"
+            f"{corpus.folder}: was prepared without alignments, which {needing[0]} needs; prepare it with "
+            f"`--set data.align=true`, or set {'=0 and '.join(needing)}=0"
         )
 
 

@@ -109,6 +109,10 @@ class TrainingConfig(Config):
     al. 2016; Garg et al. 2019, who use 0.05); 0 for none. The alignments are those of the file `alignment` of a corpus,
     or are computed when the corpus is prepared (`data.align`). The head is the first one of the second-last decoder
     layer; `transduce align` then uses it. For pairs of text, and models with cross-attention."""
+    recombination: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    """Recombination: probability, at each place where a training pair could continue as another one, that it does; new
+    ones are drawn in every epoch. Pairs can be cut between tokens whose alignments are certain, and continue as others
+    with the same tokens around a cut. For small corpora of single words; 0 for none."""
     ema_decay: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
     """Decay of an exponential moving average of the weights, which is validated and becomes the model; 0 for none."""
     shard: bool = False

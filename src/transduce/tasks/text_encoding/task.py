@@ -49,7 +49,7 @@ MASKED_POOL_SIZE = 8_192
 """Rows that are masked together: less than a second's work."""
 VALIDATION_SEED = 0
 """Seed of the masks of a validation, the same at every validation of every run."""
-FOR_PAIRS = ("bpe_dropout", "guided_alignment", "source_vectors", "target_vectors")
+FOR_PAIRS = ("bpe_dropout", "guided_alignment", "recombination", "source_vectors", "target_vectors")
 """Settings of [training] that do not apply to text encoders."""
 NOTED = ("objective", "language", "max_length", "stride", "allow_no_answer")
 """Settings of [data] that a model folder states."""

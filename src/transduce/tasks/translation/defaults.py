@@ -16,6 +16,7 @@ from transduce.models.ancestors.captioner import CaptionerConfig
 from transduce.tasks.translation.survey import MAX_PAIRS, Side, Survey, fitting_metrics, recognise, recognise_source
 from transduce.text.image_file import ImageFilesConfig
 from transduce.text.tokenizer.special import LETTERS
+from transduce.training.compatibility import NEED_ALIGNMENTS
 from transduce.training.initial_checkpoint import InitialCheckpoint
 from transduce.training.task import Defaults
 
@@ -37,6 +38,12 @@ RIGHT_OR_WRONG = {"exact_match", "word_error_rate"}
 """Metrics of texts that are right or wrong as a whole; a sentence that is spelled is not."""
 GUIDED = 0.1
 """Weight of guided alignment for words that are spelled."""
+FEW_SPELLED = 2_500
+"""Pairs of few words that are spelled, with symbols: between 800, which were measured, and 8,000, which were not."""
+FOR_FEW = {"guided_alignment": 0.5, "recombination": 0.25, "r_drop": 1.0}
+"""Settings of [training] for few words with symbols."""
+EPOCHS_FOR_FEW = 200
+"""Most epochs with R-Drop, for which an update takes half as long again."""
 FEW_TOKENS, MANY_TOKENS = 300_000, 10_000_000
 """Target tokens of small and large corpora for fine-tuning."""
 CAPTIONER_EPOCHS = 20
@@ -55,26 +62,33 @@ def choose_settings(found: Survey, given: Table | None = None, validated: int = 
     chosen = choose_tokenizer(found, given)
     tokenizer, reasons = chosen.tables["tokenizer"], chosen.reasons
     tokens = {**tokenizer, **(given or {})}
-    symbols = (tokens.get("target_kind") or tokens.get("kind", "bpe")) not in SUBWORDS
-    model, training = _model(found.pairs, _tokens_per_pair(found, tokens), symbols, reasons)
+    source, target = (tokens.get(f"{side}_kind") or tokens.get("kind", "bpe") for side in ("source", "target"))
+    symbols = target not in SUBWORDS
+    spelled = symbols and source in LETTERS
+    few = spelled and target == "word" and found.pairs < FEW_SPELLED
+    most_epochs = EPOCHS_FOR_FEW if few else MOST_EPOCHS
+    model, training = _model(found.pairs, _tokens_per_pair(found, tokens), symbols, most_epochs, reasons)
     if symbols and validated >= FEWEST_VALIDATED and fitting_metrics(found)[0] in RIGHT_OR_WRONG:
         training |= {"metric": "exact_match", "decode_examples": DECODED}
         reasons.append("the checkpoint with most exact matches is kept: they grow on when the loss hardly falls")
-    if symbols and found.pairs < LARGE and (tokens.get("source_kind") or tokens.get("kind", "bpe")) in LETTERS:
-        _spell(found.pairs, model, training, reasons)
-    if not aligned and training.pop("guided_alignment", None) is not None:
-        reasons.append("without guided alignment: the corpus was prepared without `--set data.align=true`")
+    if spelled and found.pairs < LARGE:
+        _spell(found.pairs, few, model, training, reasons)
+    if not aligned and {*NEED_ALIGNMENTS} & training.keys():
+        training = {name: value for name, value in training.items() if name not in NEED_ALIGNMENTS}
+        reasons.append("without alignments: the corpus was prepared without `--set data.align=true`")
     if not tokens["joint"]:
         model["tied_embeddings"] = "target"
     return Defaults({"tokenizer": tokenizer, "model": model, "training": training}, reasons)
 
 
-def _spell(pairs: int, model: Table, training: Table, reasons: list[str]) -> None:
+def _spell(pairs: int, few: bool, model: Table, training: Table, reasons: list[str]) -> None:
     """Choose what a spelled source with a target of characters or symbols needs: letters follow each other in order."""
     inner = 0.2 if pairs < VERY_SMALL else 0.1
     model |= {"positions": "rotary", "attention_dropout": inner, "activation_dropout": inner}
-    training["guided_alignment"] = GUIDED
+    training |= FOR_FEW if few else {"guided_alignment": GUIDED}
     reasons.append(f"rotary positions, dropout {inner} of attention weights and activations, guided alignment")
+    if few:
+        reasons.append("recombination: each epoch has new words made of parts of others; R-Drop")
 
 
 def choose_validation(pairs: int) -> Defaults:
@@ -196,13 +210,15 @@ def _tokens(side: Side, kind: str) -> float:
     return side.characters / {"character": 1, "byte": 1, "feature": 2}.get(kind, 4)
 
 
-def choose_epochs(tokens_per_epoch: float, most_tokens: float) -> int:
+def choose_epochs(tokens_per_epoch: float, most_tokens: float, most_epochs: int = MOST_EPOCHS) -> int:
     """Return the epochs after which a corpus has been seen often enough, rounded to two digits."""
-    epochs = max(FEWEST_EPOCHS, min(MOST_EPOCHS, most_tokens / max(1.0, tokens_per_epoch)))
+    epochs = max(FEWEST_EPOCHS, min(most_epochs, most_tokens / max(1.0, tokens_per_epoch)))
     return int(float(f"{epochs:.2g}"))
 
 
-def _model(pairs: int, tokens_per_pair: float, symbols: bool, reasons: list[str]) -> tuple[Table, Table]:
+def _model(
+    pairs: int, tokens_per_pair: float, symbols: bool, most_epochs: int, reasons: list[str]
+) -> tuple[Table, Table]:
     """`symbols`: the target is written in characters or symbols, whose corpora need more updates and fewer tokens."""
     if pairs < VERY_SMALL:
         model: Table = {"name": "transformer", "preset": "small", "num_layers": 3, "model_dim": 128, "ffn_dim": 512}
@@ -216,7 +232,7 @@ def _model(pairs: int, tokens_per_pair: float, symbols: bool, reasons: list[str]
     else:
         model = {"name": "transformer", "preset": "paper_base", "norm": "pre"}
         rate, total, what = 7e-4, 60e6, "a large corpus: the paper's base model, pre-norm"
-    epochs = choose_epochs(pairs * tokens_per_pair, total / 2 if symbols else total)
+    epochs = choose_epochs(pairs * tokens_per_pair, total / 2 if symbols else total, most_epochs)
     tokens = 1024 if pairs < VERY_SMALL else 2048 if symbols and pairs < SMALL else 4096
     reasons.append(f"{what}, dropout {0.3 if pairs < LARGE else 0.1}")
     reasons.append(f"at most {epochs} epochs in batches of {tokens:,} tokens, Muon, a learning rate that ends at zero")

@@ -13,6 +13,7 @@ from transduce.config import Config, Table
 from transduce.data.batching import PairBatch, with_guide
 from transduce.data.order import BUCKET_SIZE
 from transduce.data.prepared import Prepared
+from transduce.data.recombination import Recombination
 from transduce.data.settings import reads_once
 from transduce.data.store import BlockStore, PairStore
 from transduce.errors import SettingsError
@@ -45,12 +46,12 @@ from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.training.compatibility import outline
 from transduce.training.config import TrainingConfig
 from transduce.training.initial_checkpoint import InitialCheckpoint
-from transduce.training.task import BatchSource, CardText, Defaults
+from transduce.training.task import BatchSource, CardText, Defaults, Rewrite
 from transduce.training.validation import Validator
 from transduce.training.workers import Workers
 
-BPE_DROPOUT_POOL_SIZE = 8_192
-"""Rows that BPE-dropout tokenises together: about a second's work, done every half minute."""
+REWRITTEN_POOL_SIZE = 8_192
+"""Rows that BPE-dropout tokenises, or recombination makes, together: about a second's work, done every half minute."""
 
 CORRUPTED_POOL_TOKENS = 2**20
 """Tokens of the blocks that are corrupted together."""
@@ -77,6 +78,8 @@ class TranslationTask(TransducerTask[TranslationConfig]):
             return reason
         if training.guided_alignment and (reason := self._guided_mismatch(training)) is not None:
             return f"training.guided_alignment {reason}"
+        if training.recombination and (reason := self._recombination_mismatch(training)) is not None:
+            return f"training.recombination {reason}"
         if training.metric not in (known := ("loss", *METRICS)):
             return (
                 f"training.metric = '{training.metric}' is for text encoders; pairs are measured by {', '.join(known)}"
@@ -90,7 +93,7 @@ class TranslationTask(TransducerTask[TranslationConfig]):
 
     def complete_data(self, model: Config, training: TrainingConfig, where: str) -> TranslationConfig:
         images = self.data.images
-        if training.guided_alignment and images is None:
+        if (training.guided_alignment or training.recombination) and images is None:
             return self.data if self.data.has_alignments else self.data.but(align=True)
         if images is None or images.size is not None:
             return self.data
@@ -118,6 +121,14 @@ class TranslationTask(TransducerTask[TranslationConfig]):
             return "needs the tokens that were aligned, which bpe_dropout changes; leave out one of them"
         if training.compile:
             return "records activations, which compiled blocks do not support; leave out compile"
+        return None
+
+    def _recombination_mismatch(self, training: TrainingConfig) -> str | None:
+        """Return why pairs cannot be recombined with these settings."""
+        if self.data.images is not None:
+            return "needs words on both sides, and the sources are images; leave it out"
+        if training.bpe_dropout:
+            return "needs the tokens that were aligned, which bpe_dropout changes; leave out one of them"
         return None
 
     def choose_settings(self, given: Table, prepared: Prepared | None = None) -> Defaults:
@@ -192,10 +203,15 @@ class TranslationTask(TransducerTask[TranslationConfig]):
         return prepared.train_as(PairStore).texts()
 
     def batch_source(self, prepared: Prepared, config: TrainingConfig, model: Model) -> BatchSource:
-        rewrite, bucket_size = None, BUCKET_SIZE
+        rewrite: Rewrite | None = None
+        bucket_size = BUCKET_SIZE
         if config.bpe_dropout:
             limits = (model.max_source, model.max_target)
-            rewrite, bucket_size = BpeDropoutRows(prepared, config, limits), BPE_DROPOUT_POOL_SIZE
+            rewrite, bucket_size = BpeDropoutRows(prepared, config, limits), REWRITTEN_POOL_SIZE
+        if config.recombination:
+            tags = (0, 0) if prepared.report.tags is None else prepared.report.tags.lengths
+            rewrite = Recombination(prepared.train_as(PairStore), config.recombination, config.seed, tags)
+            bucket_size = REWRITTEN_POOL_SIZE
         collate = partial(self.collate, prepared)
         if config.guided_alignment:
             collate = partial(self._guided, prepared, config.guided_alignment)

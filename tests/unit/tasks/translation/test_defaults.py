@@ -49,11 +49,16 @@ def test_spelled_words_are_learned_with_relative_positions_and_alignments() -> N
     advice = choose_settings(survey(single_words(997)))
     assert advice.tables["model"]["positions"] == "rotary"
     assert advice.tables["model"]["attention_dropout"] == advice.tables["model"]["activation_dropout"] == 0.2
-    assert advice.tables["training"]["guided_alignment"] == 0.1
+    found = advice.tables["training"]
+    assert (found["guided_alignment"], found["recombination"], found["r_drop"]) == (0.5, 0.25, 1.0)
+    assert found["epochs"] == 200 and any("at most 200 epochs" in reason for reason in advice.reasons)
     assert any("guided alignment" in reason for reason in advice.reasons)
     prepared = choose_settings(survey(single_words(997)), aligned=False)
-    assert "guided_alignment" not in prepared.tables["training"]
+    assert not {"guided_alignment", "recombination"} & prepared.tables["training"].keys()
     assert any("data.align=true" in reason for reason in prepared.reasons)
+    for other in (Survey(2_500, WORD, SYMBOLS), Survey(997, WORD, WORD)):
+        training = choose_settings(other).tables["training"]
+        assert training["guided_alignment"] == 0.1 and not {"recombination", "r_drop"} & training.keys()
     for found in (survey(text(199)), Survey(997, SYMBOLS, SYMBOLS), Survey(400_000, WORD, SYMBOLS)):
         tables = choose_settings(found).tables
         assert "positions" not in tables["model"] and "guided_alignment" not in tables["training"]
