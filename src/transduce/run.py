@@ -25,7 +25,7 @@ from transduce.model_folder import ModelFolder, alignment_notes, save_model
 from transduce.models.interface import move, unused_gpu_note
 from transduce.recipe import Recipe, fill_in, precision_note, read_recipe, resume_recipe
 from transduce.run_arguments import Arguments, Both, Texts
-from transduce.run_setup import RunOptions, RunSetup, check_preparation
+from transduce.run_setup import RunOptions, RunSetup, check_preparation, settings_of
 from transduce.storage.layout import MODEL, RECIPE
 from transduce.tasks.catalog import load_prepared
 from transduce.tasks.text_encoding.evaluation import EncoderEvaluation, evaluate_encoder
@@ -364,8 +364,9 @@ def _check_unchanged(trainer: Trainer, recipe: Recipe) -> None:
         return
     before, now = trainer.checkpoints.fingerprint(found[0]), trainer.fingerprint
     settings = before.get(SETTINGS)
-    if settings is not None:  # a run may be extended
+    if settings is not None:  # a run may be extended, and settings that are newer than it have their defaults
         settings = merge(settings, {"training": {"updates": recipe.training.updates}})
+        settings = settings_of(Recipe.from_tables(settings, str(trainer.checkpoints.path(found[0]))))
     for name in now:
         is_newer = name.endswith("_vectors") and name not in before  # than this checkpoint, which does not have it
         if name in ("ranks", SETTINGS) or before.get(name) == now[name] or is_newer:

@@ -224,10 +224,16 @@ def build_model(recipe: Recipe, corpus: Prepared, reporter: Reporter, begun: boo
     return shard(model, training.device) if training.shard else model.to(training.device)
 
 
-def run_fingerprint(recipe: Recipe, corpus: Prepared, ranks: Ranks) -> Table:
-    """Return all that the weights depend on; sharding is left out, so that a resumed run may change it."""
+def settings_of(recipe: Recipe) -> Table:
+    """Return the settings that the weights depend on; sharding is left out, so that a resumed run may change it."""
     tables = recipe.to_tables()
     del tables["training"]["shard"]
+    return tables
+
+
+def run_fingerprint(recipe: Recipe, corpus: Prepared, ranks: Ranks) -> Table:
+    """Return all that the weights depend on."""
+    tables = settings_of(recipe)
     return {
         "recipe": hashlib.sha256(write_toml(tables).encode()).hexdigest(),
         "data": sha256(corpus.folder / MANIFEST),

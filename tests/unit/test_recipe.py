@@ -360,6 +360,23 @@ def test_a_prepared_corpus_that_was_moved_is_missed_by_its_name(first: Path, tmp
         train(resume_recipe(run), run, resume=True)
 
 
+def test_a_run_from_before_a_setting_existed_is_resumed(first: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(first, run)
+    for place in (run / "checkpoints").iterdir():
+        manifest = read_json(place / MANIFEST)
+        del manifest["fingerprint"]["settings"]["training"]["recombination"]
+        manifest["fingerprint"]["recipe"] = "0" * 64
+        save_manifest(place, manifest)
+    recipe_file = run / "recipe.toml"
+    lines = recipe_file.read_text().splitlines(keepends=True)
+    recipe_file.write_text("".join(line for line in lines if not line.startswith("recombination")))
+    train(resume_recipe(run), run, resume=True)
+    recipe_file.write_text(recipe_file.read_text().replace("learning_rate = 0.01", "learning_rate = 0.02"))
+    with pytest.raises(ModelFolderError, match=r"was saved with training.learning_rate 0.01, now it is 0.02"):
+        train(resume_recipe(run), run, resume=True)
+
+
 def test_a_checkpoint_from_before_settings_were_kept_names_the_hashes(first: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(first, run)

@@ -13,7 +13,15 @@ from typing import Any
 from transduce.config import Table
 from transduce.data.settings import DataConfig
 from transduce.models.ancestors.captioner import CaptionerConfig
-from transduce.tasks.translation.survey import MAX_PAIRS, Side, Survey, fitting_metrics, recognise, recognise_source
+from transduce.tasks.translation.survey import (
+    MAX_PAIRS,
+    Side,
+    Survey,
+    fitting_metrics,
+    is_spaced_spelling,
+    recognise,
+    recognise_source,
+)
 from transduce.text.image_file import ImageFilesConfig
 from transduce.text.tokenizer.special import LETTERS
 from transduce.training.compatibility import NEED_ALIGNMENTS
@@ -64,8 +72,8 @@ def choose_settings(found: Survey, given: Table | None = None, validated: int = 
     tokens = {**tokenizer, **(given or {})}
     source, target = (tokens.get(f"{side}_kind") or tokens.get("kind", "bpe") for side in ("source", "target"))
     symbols = target not in SUBWORDS
-    spelled = symbols and source in LETTERS
-    few = spelled and target == "word" and found.pairs < FEW_SPELLED
+    spelled = symbols and (source in LETTERS or (source == "word" and is_spaced_spelling(found.source)))
+    few = source in LETTERS and target == "word" and found.pairs < FEW_SPELLED
     most_epochs = EPOCHS_FOR_FEW if few else MOST_EPOCHS
     model, training = _model(found.pairs, _tokens_per_pair(found, tokens), symbols, most_epochs, reasons)
     if symbols and validated >= FEWEST_VALIDATED and fitting_metrics(found)[0] in RIGHT_OR_WRONG:

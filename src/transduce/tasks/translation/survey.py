@@ -38,6 +38,8 @@ RARE = 2.5
 """… if a word occurs less often than this on average; then its letters are what can be learned from."""
 SYMBOL_CHARACTERS = 2.1
 """Characters per word, with the space, of text whose words are single characters."""
+SPACED_CHARACTERS = 3.0
+"""The same of words that are spelled with spaces, a few features or phonemes of two letters among them."""
 MOSTLY_UNSPACED = 0.5
 SHORT_TEXT = 64
 """Characters per line up to which text is spelled if the other side is single words."""
@@ -186,6 +188,11 @@ def recognise_source(found: Survey) -> Recognised:
     if by_itself.kind is None and source.characters <= SHORT_TEXT:
         return Recognised("character", "is short, and the target is single words: tokens are characters")
     return by_itself
+
+
+def is_spaced_spelling(side: Side) -> bool:
+    """Whether a side is words that are spelled with spaces between letters or phonemes: `a b b i a t e`."""
+    return side.words >= SINGLE_WORDS and side.characters <= SPACED_CHARACTERS * side.words
 
 
 def fitting_metrics(found: Survey, has_images: bool = False) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from transduce.tasks.translation.survey import FEW_WORDS, Side, Survey, survey
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 SYMBOLS = Side(characters=9.0, words=5.0, distinct_words=11)
 TEXT = Side(characters=61.0, words=11.0, distinct_words=FEW_WORDS + 1)
+COMMANDS = Side(characters=47.0, words=8.0, distinct_words=13)
 WORD = Side(characters=7.0, words=1.0, distinct_words=FEW_WORDS + 1)
 
 
@@ -56,12 +57,21 @@ def test_spelled_words_are_learned_with_relative_positions_and_alignments() -> N
     prepared = choose_settings(survey(single_words(997)), aligned=False)
     assert not {"guided_alignment", "recombination"} & prepared.tables["training"].keys()
     assert any("data.align=true" in reason for reason in prepared.reasons)
-    for other in (Survey(2_500, WORD, SYMBOLS), Survey(997, WORD, WORD)):
+    for other in (Survey(2_500, WORD, SYMBOLS), Survey(997, WORD, WORD), Survey(997, SYMBOLS, SYMBOLS)):
         training = choose_settings(other).tables["training"]
         assert training["guided_alignment"] == 0.1 and not {"recombination", "r_drop"} & training.keys()
-    for found in (survey(text(199)), Survey(997, SYMBOLS, SYMBOLS), Survey(400_000, WORD, SYMBOLS)):
+    for found in (survey(text(199)), Survey(997, COMMANDS, SYMBOLS), Survey(400_000, WORD, SYMBOLS)):
         tables = choose_settings(found).tables
         assert "positions" not in tables["model"] and "guided_alignment" not in tables["training"]
+
+
+def test_words_that_are_spelled_with_spaces_are_learned_as_those_without() -> None:
+    pairs = [(" ".join(word), sounds.upper()) for word, sounds in single_words(997)]
+    found = choose_settings(survey(pairs)).tables
+    assert (found["tokenizer"]["source_kind"], found["model"]["positions"]) == ("word", "rotary")
+    assert found["training"]["guided_alignment"] == 0.1
+    inflected = [(f"{source} V.PTCP PST SG", target) for source, target in pairs]
+    assert choose_settings(survey(inflected)).tables["model"]["positions"] == "rotary"
 
 
 def test_text_on_both_sides_is_one_bpe_vocabulary(tmp_path: Path) -> None:
