@@ -44,7 +44,7 @@ def command(run: str, output: str, method: str, n_best: int | None, beam_size: i
     """
     from transduce.cli.progress import PreparationProgress
     from transduce.inference.load import load_translator
-    from transduce.pipeline.corpora import distil
+    from transduce.pipeline.corpora import distil, identify
     from transduce.pipeline.settings import Distillation
     from transduce.text.corpus import read_pairs
 
@@ -61,6 +61,6 @@ def command(run: str, output: str, method: str, n_best: int | None, beam_size: i
     languages = translator.languages.source, translator.languages.target
     pairs = ((pair.source, pair.target) for pair in read_pairs(pair_corpus(options), languages) if pair.source.strip())
     with PreparationProgress() as progress:
-        count = distil(translator, pairs, Path(output), config, progress.show)
+        count = distil(translator, pairs, Path(output), config, progress.show, identify(run, translator))
     note(f"{count:,} pairs", "")
     click.echo(output)

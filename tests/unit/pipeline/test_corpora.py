@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from transduce.cli.main import run
+from transduce.errors import DataError
 from transduce.inference.segment import Translation
 from transduce.pipeline.corpora import back_translate, distil
 from transduce.pipeline.settings import Distillation
@@ -51,6 +52,28 @@ def test_a_student_gets_the_best_all_or_the_nearest_translation(tmp_path: Path) 
         assert distil(model, iter(pairs), folder, config, lambda stage, count: None) == len(expected)
         assert lines(folder, "target.txt") == expected
         assert len(lines(folder, "source.txt")) == len(expected)
+
+
+class Silent:
+    """Translates everything as nothing."""
+
+    def translate(self, lines: list[str], **options: Any) -> list[str]:
+        return ["" for _ in lines]
+
+
+def test_a_model_that_translates_nothing_is_to_blame_not_the_text(tmp_path: Path) -> None:
+    (tmp_path / "mono").write_text("ein hund\nzwei hunde\n", encoding="utf-8")
+    for model, message in ((Silent(), "all of 2 lines as empty"), (Shouting(), None)):
+        translator: Any = model
+        arguments = translator, [str(tmp_path / "mono")], tmp_path / "back", {}, "<BT>", lambda stage, count: None
+        if message is None:
+            assert back_translate(*arguments) == 2  # nothing of the first attempt is left
+        else:
+            with pytest.raises(DataError, match=message):
+                back_translate(*arguments)
+    (tmp_path / "mono").write_text("\n  \n", encoding="utf-8")
+    with pytest.raises(DataError, match="no text"):
+        back_translate(*arguments)
 
 
 def test_the_command_accounts_for_every_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
