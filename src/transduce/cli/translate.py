@@ -164,7 +164,9 @@ def command(run: str, file: str, output: str, n_best: int | None, **options: Any
     check_cluster(file, kind, output, options)
     options = {"run": run, "n_best": n_best, **options}
     if options["shard"] is not None or options["ray"] is not None:
-        summarise(translate_in_blocks(file, output, options))
+        counts = translate_in_blocks(file, output, options)
+        if counts.lines or options["shard"] is None:  # a shard may have no work
+            summarise(counts)
         return
     job = make_job(file, kind, options)
     if options["stream"]:
