@@ -42,7 +42,11 @@ def command(output: str, output_format: str, **options: Any) -> None:
     from transduce.data.cleaning.rules import CleaningConfig
     from transduce.pipeline.corpora import clean_corpus
 
-    table: Table = read_toml(Path(options["settings"])).get("clean", {}) if options["settings"] else {}
+    table: Table = (
+        read_toml(Path(options["settings"]), "a TOML file with a table [clean]").get("clean", {})
+        if options["settings"]
+        else {}
+    )
     for assignment in options["assignments"]:
         table = override(table, assignment)
     rules = CleaningConfig.from_table(table, options["settings"] or "the command line")

@@ -251,7 +251,7 @@ class PipelineConfig(Config):
 
 def read_pipeline(path: Path) -> PipelineConfig:
     """Read a pipeline file, and check that the files that it names exist."""
-    config = PipelineConfig.from_table(read_toml(path), str(path))
+    config = PipelineConfig.from_table(read_toml(path, "the settings of a pipeline, which are a TOML file"), str(path))
     for name in config.data.files():
         if not Path(name).exists():
             raise MissingInput(f"{name}: not found, named by [data] of {path}; paths start from the current folder")

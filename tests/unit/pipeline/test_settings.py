@@ -32,6 +32,7 @@ def test_mistakes_are_named_with_a_suggestion() -> None:
         ({"data": {name: value for name, value in DATA.items() if name != "test"}}, "test' is required"),
         ({"data": DATA, "distillation": {"method": "n_best", "n_best": 9}}, "raise beam_size"),
         ({}, "'data' is required"),
+        ({"data": {"train": DATA["train"]}}, "the settings 'data.validation' and 'data.test' are required"),
     ):
         with pytest.raises(SettingsError, match=words):
             PipelineConfig.from_table(table, "pipeline.toml")
