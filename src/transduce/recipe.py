@@ -256,7 +256,10 @@ def _check_tables(tables: Mapping[str, Any], where: str) -> None:
 def _check_names_table(change: str) -> None:
     """Raise if a change names a known setting without its table."""
     name = change.partition("=")[0].strip()
-    kinds = {"model": [one.config for one in catalog.MODELS.values()], "training": [TrainingConfig]}
+    kinds: dict[str, Sequence[type[Config]]] = {
+        "model": [one.config for one in catalog.MODELS.values()],
+        "training": [TrainingConfig],
+    }
     kinds |= {"search": [SearchOptions], "tokenizer": [TokenizerConfig]}
     for table, configs in kinds.items():
         if name not in TABLES and any(name in config.model_fields for config in configs):

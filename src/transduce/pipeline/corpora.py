@@ -13,7 +13,7 @@ from typing import Any
 from transduce.config import Table
 from transduce.data.augmentation import AugmentationConfig, Linker, augmented
 from transduce.data.cleaning.cleaner import Cleaner
-from transduce.data.cleaning.outcome import CleaningReport, CleanPair
+from transduce.data.cleaning.outcome import REASONS, CleaningReport, CleanPair
 from transduce.data.cleaning.rules import CleaningConfig
 from transduce.errors import DataError
 from transduce.evaluation.metrics import METRICS
@@ -65,8 +65,10 @@ def clean_corpus(
     if unused:
         table["notes"] += [f"{count:,} units of the files are not pairs ({reason})" for reason, count in unused.items()]
     if not table["kept"]:
+        reason = REASONS[max(table["removed"], key=table["removed"].__getitem__)]
         raise DataError(
-            f"{corpora[0].name}: no pair is left after cleaning; see what was removed with `transduce clean`"
+            f"{corpora[0].name}: no pair is left after cleaning, most were removed because {reason}; "
+            f"{folder / REMOVED} has each pair with its reason"
         )
     with atomic_file(folder / REPORT) as path:
         path.write_bytes(json_bytes(table))

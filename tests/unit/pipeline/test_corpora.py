@@ -88,3 +88,15 @@ def test_the_command_accounts_for_every_line(tmp_path: Path, capsys: pytest.Capt
     removed = [json.loads(line) for line in lines(tmp_path / "out", "removed.jsonl")]
     assert [(row["line"], row["reason"]) for row in removed] == [(21, "duplicate"), (22, "empty")]
     assert json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8")) == report
+
+
+def test_a_corpus_without_a_good_pair_names_the_reason_and_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "raw.tsv").write_text("English\tGerman\n" + "one two\teins zwei\n" * 9, encoding="utf-8")
+    arguments = ["clean", "--path", str(tmp_path / "raw.tsv"), "--output", str(tmp_path / "out")]
+    assert run([*arguments, "--set", "language=false", "--set", "max_length=3"]) == 65
+    printed = capsys.readouterr().err
+    assert "'English' and 'German' are read as the first pair; give --header" in printed
+    assert f"a side is too long; {tmp_path / 'out' / 'removed.jsonl'} has each pair" in printed
+    assert len(lines(tmp_path / "out", "removed.jsonl")) == 10
