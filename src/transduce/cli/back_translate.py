@@ -13,7 +13,6 @@ from transduce.cli.options import (
     flag,
     language_options,
     make_command,
-    model_argument,
     option_group,
     place,
 )
@@ -30,7 +29,7 @@ _output = option_group("Output options")
 
 
 @make_command(_EXAMPLES, "back-translate")
-@model_argument
+@argument("run", "Run or model folder of the opposite direction: from the target language.", metavar="MODEL")
 @argument(
     "files", "Text in the target language, one sentence per line; also .gz.", metavar="FILE...", nargs=-1, required=True
 )

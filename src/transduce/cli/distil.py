@@ -40,7 +40,8 @@ _search = option_group("Search options")
 def command(run: str, output: str, method: str, n_best: int | None, beam_size: int | None, **options: Any) -> None:
     """Make a student's training corpus: the sources of a corpus with their translations by MODEL, the teacher.
 
-    This is sequence-level knowledge distillation (Kim and Rush 2016). FOLDER gets source.txt and target.txt.
+    This is sequence-level knowledge distillation (Kim and Rush 2016). FOLDER gets source.txt and target.txt. The given
+    targets serve --method interpolated alone; text without translations is distilled by `transduce translate`.
     """
     from transduce.cli.progress import PreparationProgress
     from transduce.inference.load import load_translator
