@@ -106,7 +106,9 @@ _engine = option_group("Engine options")
 )
 @_constraint("--prefix", metavar="TEXT", help="Begin every translation with TEXT.")
 @_constraint("--prefix-file", metavar="FILE", help="Begin translation N with line N of FILE.")
-@_constraint("--term", multiple=True, metavar="WORD=TRANSLATION", help="Translate WORD like this (repeatable).")
+@_constraint(
+    "--term", multiple=True, metavar="WORD[=TRANSLATION]", help="Translate WORD like this, or copy it (repeatable)."
+)
 @_constraint("--terms", metavar="FILE", help="Glossary of such terms: word, tab, translation.")
 @_constraint(
     "--placeholders",
