@@ -58,6 +58,9 @@ def test_files_must_exist_and_toml_must_be_valid(tmp_path: Path) -> None:
     path.write_text(write_toml({"data": DATA}))
     with pytest.raises(MissingInput, match=r"a: not found.*pipeline\.toml"):
         read_pipeline(path)
+    path.write_text(write_toml({"data": DATA, "training": {"updates": 9}}))
+    with pytest.raises(SettingsError, match=r"\[training\] is a table of a recipe.*\[teacher\.training\]"):
+        read_pipeline(path)
     path.write_text("[data\n")
     with pytest.raises(SettingsError, match="not valid TOML"):
         read_pipeline(path)
