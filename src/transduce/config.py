@@ -106,6 +106,11 @@ def explain(error: pydantic.ValidationError, config: type[pydantic.BaseModel], w
         known = _fields_at(config, path[:-1])
         return f"{where}: unknown setting '{path[-1]}'{suggestion(path[-1], known)}"
     if first["type"] == "missing":
+        beside = [found["loc"] for found in error.errors() if found["type"] == "missing"]
+        places = [place for place in beside if place[:-1] == first["loc"][:-1]]
+        names = [f"'{'.'.join(_settings_of(config, place))}'" for place in places]
+        if len(names) > 1:
+            return f"{where}: the settings {', '.join(names[:-1])} and {names[-1]} are required"
         return f"{where}: the setting '{name}' is required"
     reason = str(first["msg"]).removeprefix("Value error, ")
     if not name:
@@ -142,24 +147,22 @@ def _fields_at(config: type[pydantic.BaseModel], path: Sequence[str]) -> list[st
     return list(config.model_fields)
 
 
-def read_toml(path: Path) -> Table:
-    """Read a TOML file into plain values."""
+def read_toml(path: Path, what: str = "a recipe, which is a TOML file") -> Table:
+    """Read a TOML file into plain values; `what` it should be is named in errors."""
     try:
         text = path.read_text(encoding="utf-8-sig")  # some editors write a byte order mark
     except OSError as error:
         raise MissingInput(f"{path}: cannot be read ({error.strerror}); check the path") from None
     except UnicodeDecodeError as error:
-        raise SettingsError(f"{path}: is not valid TOML ({error}); give a recipe, which is a TOML file") from None
+        raise SettingsError(f"{path}: is not valid TOML ({error}); give {what}") from None
     except ValueError:
         raise MissingInput(f"{path}: the path contains a NUL character; check the path") from None
     try:
         return tomllib.loads(text)
     except RecursionError:
-        raise SettingsError(
-            f"{path}: is not valid TOML (nested too deeply); give a recipe, which is a TOML file"
-        ) from None
+        raise SettingsError(f"{path}: is not valid TOML (nested too deeply); give {what}") from None
     except ValueError as error:  # bad syntax, or a number of thousands of digits
-        raise SettingsError(f"{path}: is not valid TOML ({error}); give a recipe, which is a TOML file") from None
+        raise SettingsError(f"{path}: is not valid TOML ({error}); give {what}") from None
 
 
 def write_toml(table: Table) -> str:

@@ -21,6 +21,7 @@ import traceback
 from collections.abc import Iterable
 from pathlib import Path
 
+MOST_SUGGESTIONS = 3
 _BRIEF = reprlib.Repr()
 _BRIEF.maxstring = _BRIEF.maxother = _BRIEF.maxlong = 80
 
@@ -78,11 +79,15 @@ class Busy(TransduceError):
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """Return "; did you mean 'x'?" for the closest known word, or list the known words if none is close."""
+    """Return "; did you mean 'x'?" for the closest known word, or list the known words if none is close.
+
+    Known words of which it is a part, such as paper_base for base, are suggested too.
+    """
     known = sorted(known)
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
-    if near:
-        return f"; did you mean '{near[0]}'?"
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6) or [one for one in known if one == word.lower()]
+    parts = [one for one in known if word in one.split("_")]
+    if found := list(dict.fromkeys([*near, *parts]))[:MOST_SUGGESTIONS]:
+        return f"; did you mean {' or '.join(map(repr, found))}?"
     return f"; choose from {', '.join(known)}" if known else ""
 
 

@@ -193,6 +193,7 @@ def _changed_tables(tables: Table, changes: Sequence[str], base: Table | None, w
     for name, table in (base or {}).items():
         tables = {**tables, name: {**tables.get(name, {}), **table}}
     for change in changes:
+        _check_names_table(change)
         tables = override(tables, change)
         _check_tables(tables, f"--set {change}")
     return tables
@@ -250,6 +251,19 @@ def _check_tables(tables: Mapping[str, Any], where: str) -> None:
             raise SettingsError(f"{where} has no table '{name}'{suggestion(name, TABLES)}")
         if not isinstance(table, dict):
             raise SettingsError(f"{where}: '{name}' must be a table, not {table!r}")
+
+
+def _check_names_table(change: str) -> None:
+    """Raise if a change names a known setting without its table."""
+    name = change.partition("=")[0].strip()
+    kinds: dict[str, Sequence[type[Config]]] = {
+        "model": [one.config for one in catalog.MODELS.values()],
+        "training": [TrainingConfig],
+    }
+    kinds |= {"search": [SearchOptions], "tokenizer": [TokenizerConfig]}
+    for table, configs in kinds.items():
+        if name not in TABLES and any(name in config.model_fields for config in configs):
+            raise SettingsError(f"--set {change}: name the table too: --set {table}.{change}")
 
 
 def _table(tables: Table, name: str, where: str, otherwise: Table | None = None) -> Table:

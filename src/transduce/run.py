@@ -254,7 +254,7 @@ def evaluate(
         move(loaded.model, options.device)
         return evaluate_encoder(loaded, path, options.columns, options.metrics, options.samples)
     if isinstance(loaded, Generator) and not isinstance(model, Path | str):
-        raise SettingsError(f"{name}: is a language model; its perplexity is `transduce score FOLDER --text FILE`")
+        raise SettingsError(f"{name}: is a language model; its perplexity is `transduce score {name} --text FILE`")
     first = loaded if isinstance(loaded, Translator) else load_translator(name)
     models = [(name, first), *([] if against is None else [(str(against), load_translator(against))])]
     languages = (options.source_language or first.languages.source, options.target_language or first.languages.target)

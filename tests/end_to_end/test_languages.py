@@ -14,10 +14,12 @@ from transduce.cli.main import run
 from transduce.data.order import START
 from transduce.errors import DataError, SettingsError
 from transduce.inference.search.options import Request
+from transduce.inference.translator import Translator
 from transduce.model_folder import load_model
 from transduce.recipe import read_recipe, resume_recipe
 from transduce.tasks.catalog import load_prepared
 from transduce.tasks.translation.config import PreparedPairs
+from transduce.text.language import Languages
 
 RECIPE = """
 [data]
@@ -296,3 +298,17 @@ def test_a_language_that_a_prepared_corpus_lacks_is_rejected(many: Path) -> None
     assert len(list(corpus.pairs())) == 10
     with pytest.raises(DataError, match="has no pairs into 'klingon'"):
         list(corpus.but(target_language="klingon").pairs())
+
+
+def test_a_language_is_found_in_any_case(many: Path) -> None:
+    translator = transduce.load("many")
+    assert isinstance(translator, Translator)
+    texts = ["a b c", "b d"]
+    assert translator.translate(texts, target_language="Reverse") == translator.translate(
+        texts, target_language="reverse"
+    )
+    translator.languages.select("REVERSE")
+    assert translator.languages.target == "reverse"
+    single = Languages({"source_language": "de", "target_language": "pt-BR"}, translator.source, translator.target)
+    single.select("pt_br", "DE")
+    assert (single.source, single.target) == ("de", "pt-BR")

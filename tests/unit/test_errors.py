@@ -30,6 +30,11 @@ def test_a_near_word_is_suggested() -> None:
     assert suggestion("num_head", ["model_dim", "num_heads", "ffn_dim"]) == "; did you mean 'num_heads'?"
 
 
+def test_words_that_contain_it_are_suggested_too() -> None:
+    assert suggestion("base", ["paper_base", "t5_base", "small"]) == "; did you mean 't5_base' or 'paper_base'?"
+    assert suggestion("BLEU", ["bleu", "chrf"]) == "; did you mean 'bleu'?"
+
+
 def test_the_known_words_are_listed_when_none_is_near() -> None:
     assert suggestion("zzz", ["b", "a"]) == "; choose from a, b"
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from transduce.errors import SettingsError
 from transduce.recipe import Recipe, read_recipe
 
 DRAW = random.Random(7)
@@ -133,3 +134,17 @@ def test_what_contradicts_the_corpus_names_the_other_setting(corpus: dict[str, d
         chosen_for(corpus["sounds"], "model.tied_embeddings=all")
     recipe, _ = chosen_for(corpus["sounds"], "model.tied_embeddings=all", "tokenizer.joint=true")
     assert recipe.tokenizer.joint and recipe.tokenizer.kinds == ("bpe", "bpe")
+
+
+@pytest.mark.parametrize(
+    ("change", "table"), [("num_layers=2", "model"), ("warmup=9", "training"), ("beam_size=2", "search")]
+)
+def test_a_setting_without_its_table_is_told_which(change: str, table: str, corpus: dict[str, dict[str, str]]) -> None:
+    with pytest.raises(SettingsError, match=f"--set {table}.{change}"):
+        chosen_for(corpus["sentences"], change)
+
+
+@pytest.mark.parametrize("side", ["source_language", "target_language"])
+def test_a_language_is_a_tag(side: str, corpus: dict[str, dict[str, str]]) -> None:
+    with pytest.raises(SettingsError, match=f"{side} 'German .DE.' is invalid; use a tag such as de"):
+        chosen_for(corpus["sentences"], f"data.{side}=German (DE)")

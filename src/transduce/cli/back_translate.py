@@ -13,7 +13,6 @@ from transduce.cli.options import (
     flag,
     language_options,
     make_command,
-    model_argument,
     option_group,
     place,
 )
@@ -23,14 +22,14 @@ from transduce.config import Table
 _EXAMPLES = """
 transduce back-translate runs/de-en mono.de --output back
 transduce back-translate runs/de-en mono.de.gz --method sample --top-k 10 --seed 1 --output back
-transduce train --from runs/en-de --mix source=back/source.txt,target=back/target.txt --output runs/mixed
+transduce train --from runs/en-de --path train.tsv --mix source=back/source.txt,target=back/target.txt --output runs/mix
 """
 _search = option_group("Search options")
 _output = option_group("Output options")
 
 
 @make_command(_EXAMPLES, "back-translate")
-@model_argument
+@argument("run", "Run or model folder of the opposite direction: from the target language.", metavar="MODEL")
 @argument(
     "files", "Text in the target language, one sentence per line; also .gz.", metavar="FILE...", nargs=-1, required=True
 )
@@ -65,7 +64,7 @@ def command(
     """
     from transduce.cli.progress import PreparationProgress
     from transduce.inference.load import load_translator
-    from transduce.pipeline.corpora import back_translate
+    from transduce.pipeline.corpora import back_translate, identify
     from transduce.pipeline.settings import BackTranslation
 
     given: Table = {name: value for name, value in options.items() if value is not None}
@@ -79,6 +78,8 @@ def command(
     translator.languages.select(target_language, source_language)
     translator.use("auto")
     with PreparationProgress() as progress:
-        count = back_translate(translator, files, Path(output), config.options(), config.tag, progress.show)
+        count = back_translate(
+            translator, files, Path(output), config.options(), config.tag, progress.show, identify(run, translator)
+        )
     note(f"{count:,} pairs", "")
     click.echo(output)

@@ -26,7 +26,13 @@ _output = option_group("Output options")
 @pair_options
 @corpus_language_options
 @_rules("--settings", metavar="FILE", help="TOML file with a table [clean].")
-@_rules("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="A setting: max_length=500 (repeatable).")
+@_rules(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting of [clean]: max_length=500, similarity=0.9, language=false (repeatable).",
+)
 @_output("--output", required=True, metavar="FOLDER", help="Folder to write.")
 @format_option
 def command(output: str, output_format: str, **options: Any) -> None:
@@ -42,7 +48,11 @@ def command(output: str, output_format: str, **options: Any) -> None:
     from transduce.data.cleaning.rules import CleaningConfig
     from transduce.pipeline.corpora import clean_corpus
 
-    table: Table = read_toml(Path(options["settings"])).get("clean", {}) if options["settings"] else {}
+    table: Table = (
+        read_toml(Path(options["settings"]), "a TOML file with a table [clean]").get("clean", {})
+        if options["settings"]
+        else {}
+    )
     for assignment in options["assignments"]:
         table = override(table, assignment)
     rules = CleaningConfig.from_table(table, options["settings"] or "the command line")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -82,7 +83,8 @@ def _translate_shard(file: str, output: str, options: dict[str, Any]) -> Transla
     folder = open_blocks(job, file, output, options)
     numbers = shard.numbers(len(folder.blocks))
     if not numbers:
-        note(f"nothing to do for shard {shard.index} of {shard.count}: the input has {len(folder.blocks):,} blocks")
+        blocks = f"{len(folder.blocks):,} block{'' if len(folder.blocks) == 1 else 's'}"
+        note(f"nothing to do for shard {shard.index} of {shard.count}: the input has only {blocks}")
     left = [number for number in numbers if not folder.is_complete(number)]
     if numbers and len(left) < len(numbers):
         note(
@@ -97,6 +99,7 @@ def _translate_shard(file: str, output: str, options: dict[str, Any]) -> Transla
             raise
         finally:
             translator.close()
+    note(f"when all shards are done, merge them with `transduce merge {shlex.quote(output)}`")
     return folder.counts(left)
 
 

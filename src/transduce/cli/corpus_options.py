@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -201,7 +202,21 @@ def pair_options(function: Any) -> Any:
 
 
 def pair_corpus(options: dict[str, Any]) -> CorpusFiles:
-    """Return the corpus that `pair_options` name."""
+    """Return the corpus that `pair_options` name; print which columns are read where that is not obvious."""
+    corpus = _pair_corpus(options)
+    note_columns(corpus)
+    return corpus
+
+
+def note_columns(corpus: CorpusFiles) -> None:
+    """Print which columns of a table are read, and whether its first row seems to be a header and is read as a pair."""
+    from transduce.text.corpus import further_columns
+
+    if corpus.path is not None and Path(corpus.path).is_file() and (found := further_columns(corpus)):
+        note(found)
+
+
+def _pair_corpus(options: dict[str, Any]) -> CorpusFiles:
     from transduce.text.corpus import CorpusFiles
 
     files = {name: options[name] for name in ("source", "target", "path") if options[name]}
@@ -211,7 +226,7 @@ def pair_corpus(options: dict[str, Any]) -> CorpusFiles:
 
 def select_languages(translator: Translator, options: dict[str, Any]) -> None:
     """Select the languages of a model; with a model of one language pair, they name those of a TMX or XLIFF file."""
-    names_file = options["path"] is not None and pair_corpus(options).layout in ("tmx", "xliff")
+    names_file = options["path"] is not None and _pair_corpus(options).layout in ("tmx", "xliff")
     if translator.languages.tags is not None or not names_file:
         translator.languages.select(options["target_language"], options["source_language"])
 

@@ -40,11 +40,12 @@ _search = option_group("Search options")
 def command(run: str, output: str, method: str, n_best: int | None, beam_size: int | None, **options: Any) -> None:
     """Make a student's training corpus: the sources of a corpus with their translations by MODEL, the teacher.
 
-    This is sequence-level knowledge distillation (Kim and Rush 2016). FOLDER gets source.txt and target.txt.
+    This is sequence-level knowledge distillation (Kim and Rush 2016). FOLDER gets source.txt and target.txt. The given
+    targets serve --method interpolated alone; text without translations is distilled by `transduce translate`.
     """
     from transduce.cli.progress import PreparationProgress
     from transduce.inference.load import load_translator
-    from transduce.pipeline.corpora import distil
+    from transduce.pipeline.corpora import distil, identify
     from transduce.pipeline.settings import Distillation
     from transduce.text.corpus import read_pairs
 
@@ -61,6 +62,6 @@ def command(run: str, output: str, method: str, n_best: int | None, beam_size: i
     languages = translator.languages.source, translator.languages.target
     pairs = ((pair.source, pair.target) for pair in read_pairs(pair_corpus(options), languages) if pair.source.strip())
     with PreparationProgress() as progress:
-        count = distil(translator, pairs, Path(output), config, progress.show)
+        count = distil(translator, pairs, Path(output), config, progress.show, identify(run, translator))
     note(f"{count:,} pairs", "")
     click.echo(output)

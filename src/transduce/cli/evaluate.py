@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from transduce.cli.corpus_options import FILE_SETTINGS, file_options, file_settings
+from transduce.cli.corpus_options import FILE_SETTINGS, file_options, file_settings, note_columns
 from transduce.cli.options import (
     beam_size_option,
     device_option,
@@ -106,6 +106,7 @@ def command(run: str, metrics: tuple[str, ...], tokenize: str, output_format: st
     from transduce.run import EvaluationOptions, evaluate
     from transduce.storage.filesystem import check_not_input
     from transduce.tasks.translation.evaluation import write_lines
+    from transduce.text.corpus import CorpusFiles
 
     if options["output"]:
         check_not_input(options["output"], options["source"], options["path"], *options["targets"])
@@ -125,6 +126,8 @@ def command(run: str, metrics: tuple[str, ...], tokenize: str, output_format: st
         ),
         **({} if is_encoder else search),
     )
+    if options["path"] and not is_encoder:
+        note_columns(CorpusFiles.from_table({"path": options["path"], **file_settings(options)}, "the command line"))
     if options["output"]:
         write_lines(Path(options["output"]), found.translations)
     if output_format == "json":

@@ -177,7 +177,7 @@ def run(arguments: Sequence[str] | None = None, **extra: Any) -> int:
         return error.exit_code
     except click.ClickException as error:
         where = f" (see `{error.ctx.command_path} --help`)" if isinstance(error, click.UsageError) and error.ctx else ""
-        return _print_error(error.format_message().replace("\n\t", " ") + where, error.exit_code)
+        return _print_error(_sentence(error) + where, error.exit_code)
     except (KeyboardInterrupt, click.Abort):
         return _print_error("interrupted", 128 + signal.SIGINT, label="")
     except (Stopped, BrokenPipeError) as error:
@@ -188,6 +188,17 @@ def run(arguments: Sequence[str] | None = None, **extra: Any) -> int:
         if not isinstance(error, MemoryError) and not re.search("allocate memory|out of memory", str(error)):
             raise
         return _print_error("out of memory; use smaller batches (--batch-tokens) or a smaller model", 1)
+
+
+def _sentence(error: click.ClickException) -> str:
+    """Return click's message on one line; of surplus arguments, with those that the command takes."""
+    message = error.format_message().replace("\n\t", " ")
+    found = re.fullmatch(r"Got unexpected extra (arguments?) \((.*)\)", message)
+    if found is None or not isinstance(error, click.UsageError) or error.ctx is None:
+        return message
+    given = " ".join(error.ctx.command.collect_usage_pieces(error.ctx)[1:])
+    takes = f"{given} and options" if given else "options"
+    return f"unexpected {found[1]} {found[2]}: `{error.ctx.command_path}` takes {takes}"
 
 
 def _check_encoding(arguments: Sequence[str]) -> None:

@@ -25,5 +25,5 @@ def command(output: str, remove: bool) -> None:
     from transduce.inference.jobs.merge import merge
 
     merged = merge(output, remove)
-    click.echo(f"{output}: {merged.lines:,} lines of {merged.blocks:,} blocks")
+    click.echo(f"{output}: {merged.lines:,} lines of {merged.blocks:,} block{'' if merged.blocks == 1 else 's'}")
     summarise(merged.counts)

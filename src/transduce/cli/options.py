@@ -200,7 +200,8 @@ SEARCH = (
 """Options with the name and the meaning of a setting of `[search]`."""
 
 _search = option_group("Search options (the recipe of the model may set other defaults)")
-_sampling = option_group("Sampling options")
+SAMPLING = "Sampling options (each selects sampling)"
+_sampling = option_group(SAMPLING)
 greedy_option = _search("--greedy", is_flag=True, help="Greedy search: take the most probable token at each step.")
 coverage_option = _search("--coverage-penalty", type=float, metavar="B", help="GNMT coverage penalty (default: 0).")
 beam_size_option = _search("--beam-size", type=int, metavar="N", help="Beam size (default: 4).")
@@ -222,7 +223,7 @@ _SAMPLING_OPTIONS: tuple[tuple[str, type, str, str], ...] = (
     ("--top-k", int, "K", "Sample from the K most probable tokens."),
     ("--top-p", float, "P", "Nucleus sampling: sample from the smallest set of tokens with total probability P."),
     ("--min-p", float, "P", "Sample from tokens at least P times as probable as the most probable one."),
-    ("--seed", int, "N", "Random seed; the same seed gives the same samples."),
+    ("--seed", int, "N", "Random seed of samples; beam search needs none."),
 )
 
 

@@ -10,11 +10,13 @@ import click
 
 from transduce.cli.cluster import check_cluster, cluster_options, translate_in_blocks
 from transduce.cli.options import (
+    SAMPLING,
     SEARCH,
     check_exclusive,
     coverage_option,
     device_option,
     file_argument,
+    is_given,
     language_options,
     make_command,
     model_argument,
@@ -56,6 +58,8 @@ FORMATS = (
 )
 """The formats of `text.document.formats`, which is imported only to run the command."""
 
+_SELECTS_SEARCH = ("greedy", "beam_size", "sample", "temperature", "top_k", "top_p", "min_p", "mbr")
+"""Options that select a search method, besides `--seed`, of which few expect it."""
 _document = option_group("Document options")
 _model = option_group("Model options")
 _constraint = option_group("Constraint options")
@@ -101,12 +105,14 @@ _engine = option_group("Engine options")
 @_model("--ensemble", multiple=True, metavar="MODEL", help="Average the probabilities with this model (repeatable).")
 @search_options("length of the source + 50", "Print the N best translations as `line ||| text ||| score`.")
 @coverage_option
-@option_group("Sampling options")(
+@option_group(SAMPLING)(
     "--mbr", type=click.IntRange(2, 256), metavar="N", help="Minimum Bayes risk decoding over N samples."
 )
 @_constraint("--prefix", metavar="TEXT", help="Begin every translation with TEXT.")
 @_constraint("--prefix-file", metavar="FILE", help="Begin translation N with line N of FILE.")
-@_constraint("--term", multiple=True, metavar="WORD=TRANSLATION", help="Translate WORD like this (repeatable).")
+@_constraint(
+    "--term", multiple=True, metavar="WORD[=TRANSLATION]", help="Translate WORD like this, or copy it (repeatable)."
+)
 @_constraint("--terms", metavar="FILE", help="Glossary of such terms: word, tab, translation.")
 @_constraint(
     "--placeholders",
@@ -164,7 +170,9 @@ def command(run: str, file: str, output: str, n_best: int | None, **options: Any
     check_cluster(file, kind, output, options)
     options = {"run": run, "n_best": n_best, **options}
     if options["shard"] is not None or options["ray"] is not None:
-        summarise(translate_in_blocks(file, output, options))
+        counts = translate_in_blocks(file, output, options)
+        if counts.lines or options["shard"] is None:  # a shard may have no work
+            summarise(counts)
         return
     job = make_job(file, kind, options)
     if options["stream"]:
@@ -311,6 +319,8 @@ def _check_options(n_best: int | None, output: str, options: dict[str, Any]) -> 
     given = {**options, "n_best": n_best, "output": None if output == "-" else output}
     given |= {"engine ctranslate2": options["engine"] == "ctranslate2", "engine torch": options["engine"] == "torch"}
     search_method(given)
+    if options["seed"] is not None and not any(is_given(options[name]) for name in _SELECTS_SEARCH):
+        note("--seed selects sampling; leave it out for beam search, which is not random")
     if n_best is not None and n_best < 1:
         raise click.UsageError(f"--n-best {n_best}: must be at least 1")
     check_exclusive(given, "prefix", "prefix_file")

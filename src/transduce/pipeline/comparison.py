@@ -105,7 +105,10 @@ def table_lines(table: Table) -> Iterator[str]:
             f"{row['chrf']['score']:6.2f}  {row['bytes'] / MEBIBYTE:6.1f} MiB  {milliseconds:12.2f}  "
             f"{100 * row['seconds'] / first['seconds']:4.0f} %"
         )
-    yield f"time: of {first['name']}; {first['sentences']:,} sentences of {table['test']}, {first['bleu']['signature']}"
+    yield (
+        f"time: relative to {first['name']}; {first['sentences']:,} sentences of {table['test']}, "
+        f"{first['bleu']['signature']}"
+    )
     for row in table["rows"][1:]:
         difference = row["difference"]
         yield f"{row['name']}: {difference['bleu']:+.2f} BLEU, p = {difference['p_value']:.3f}"

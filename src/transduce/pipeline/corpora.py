@@ -13,15 +13,18 @@ from typing import Any
 from transduce.config import Table
 from transduce.data.augmentation import AugmentationConfig, Linker, augmented
 from transduce.data.cleaning.cleaner import Cleaner
-from transduce.data.cleaning.outcome import CleaningReport, CleanPair
+from transduce.data.cleaning.outcome import REASONS, CleaningReport, CleanPair
 from transduce.data.cleaning.rules import CleaningConfig
 from transduce.errors import DataError
 from transduce.evaluation.metrics import METRICS
 from transduce.inference.translator import Translator
-from transduce.pipeline.lines import Block, finish_blocks, non_empty, write_blocks
+from transduce.model_folder import find_model
+from transduce.pipeline.lines import Block, discard_blocks, finish_blocks, non_empty, write_blocks
 from transduce.pipeline.settings import Distillation
 from transduce.storage.atomic import atomic_file, json_bytes
 from transduce.storage.filesystem import temporary_storage_errors
+from transduce.storage.layout import MANIFEST
+from transduce.storage.manifest import sha256
 from transduce.text.corpus import CorpusFiles, Languages, Pair, read_lines, read_pairs
 
 SOURCE, TARGET, REMOVED, REPORT = "source.txt", "target.txt", "removed.jsonl", "report.json"
@@ -62,8 +65,10 @@ def clean_corpus(
     if unused:
         table["notes"] += [f"{count:,} units of the files are not pairs ({reason})" for reason, count in unused.items()]
     if not table["kept"]:
+        reason = REASONS[max(table["removed"], key=table["removed"].__getitem__)]
         raise DataError(
-            f"{corpora[0].name}: no pair is left after cleaning; see what was removed with `transduce clean`"
+            f"{corpora[0].name}: no pair is left after cleaning, most were removed because {reason}; "
+            f"{folder / REMOVED} has each pair with its reason"
         )
     with atomic_file(folder / REPORT) as path:
         path.write_bytes(json_bytes(table))
@@ -80,10 +85,25 @@ def _translate(translator: Translator, texts: Sequence[str], options: Table, **m
     return found
 
 
+def identify(run: str, translator: Translator) -> Table:
+    """Return what identifies a model with the languages that were selected."""
+    languages = [translator.languages.source, translator.languages.target]
+    return {"sha256": sha256(find_model(Path(run)) / MANIFEST), "languages": languages}
+
+
 def back_translate(
-    translator: Translator, files: Sequence[str], folder: Path, options: Table, tag: str, progress: Progress
+    translator: Translator,
+    files: Sequence[str],
+    folder: Path,
+    options: Table,
+    tag: str,
+    progress: Progress,
+    model: Table | None = None,
 ) -> int:
-    """Translate target text into the source language; write the pairs, each source after the tag."""
+    """Translate target text into the source language; write the pairs, each source after the tag.
+
+    `model` identifies the model, where the folder's name does not: a rerun resumes with the same one only.
+    """
     lead = f"{tag} " if tag else ""
 
     def translate(block: Block) -> Block:
@@ -95,13 +115,22 @@ def back_translate(
         ]
 
     lines = (("", line.strip()) for line in non_empty(chain.from_iterable(read_lines(name) for name in files)))
-    return _write(folder, lines, translate, lambda count: progress("back-translating", count), files)
+    job = {"model": model, "options": options, "tag": tag}
+    return _write(folder, lines, translate, lambda count: progress("back-translating", count), job)
 
 
 def distil(
-    translator: Translator, pairs: Iterator[tuple[str, str]], folder: Path, config: Distillation, progress: Progress
+    translator: Translator,
+    pairs: Iterator[tuple[str, str]],
+    folder: Path,
+    config: Distillation,
+    progress: Progress,
+    model: Table | None = None,
 ) -> int:
-    """Translate the sources of pairs; write each source with the translations to learn from."""
+    """Translate the sources of pairs; write each source with the translations to learn from.
+
+    `model` identifies the model, as in `back_translate`.
+    """
     options: Table = {"beam_size": config.beam_size} if config.beam_size > 1 else {"method": "greedy"}
     chrf = METRICS["chrf"]
 
@@ -122,7 +151,8 @@ def distil(
             found += [(source, text) for text in texts]
         return found
 
-    return _write(folder, pairs, translate, lambda count: progress("distilling", count), ())
+    job = {"model": model, "options": config.to_table()}
+    return _write(folder, pairs, translate, lambda count: progress("distilling", count), job)
 
 
 def augment(pairs: CorpusFiles, folder: Path, config: AugmentationConfig) -> int:
@@ -151,14 +181,33 @@ def _write(
     pairs: Iterable[tuple[str, str]],
     translate: Callable[[Block], Block],
     progress: Callable[[int], None],
-    files: Sequence[str],
+    job: Table,
 ) -> int:
-    """Write the pairs that are made of others; a result that is complete already remains."""
+    """Write the pairs that are made of others."""
     result = folder / "pairs.tsv"
     both = folder / SOURCE, folder / TARGET
     folder.mkdir(parents=True, exist_ok=True)
-    written = write_blocks(result, pairs, translate, progress)
+    counted = _Counted(pairs)
+    written = write_blocks(result, counted, translate, progress, job)
     if not written:
-        raise DataError(f"{', '.join(files) or folder}: has no text to translate")
+        discard_blocks(result)
+        if not counted.count:
+            raise DataError(f"{folder}: the input has no text to translate; give lines that are not empty")
+        raise DataError(
+            f"{folder}: the model translates all of {counted.count:,} lines as empty; train it further, or choose "
+            "another model"
+        )
     finish_blocks(result, both)
     return written
+
+
+class _Counted:
+    """Counts what is iterated over."""
+
+    def __init__(self, items: Iterable[tuple[str, str]]) -> None:
+        self._items, self.count = items, 0
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        for item in self._items:
+            self.count += 1
+            yield item

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from transduce.errors import DataError
+from transduce.config import Table
+from transduce.errors import CannotCreate
 from transduce.inference.segment import one_line
-from transduce.storage.atomic import WRITING
+from transduce.storage.atomic import WRITING, json_bytes
 from transduce.storage.filesystem import storage_errors, sync
 
 BLOCK = 512
@@ -18,30 +20,39 @@ BLOCK = 512
 Block = Sequence[tuple[str, str]]
 """Pairs of lines."""
 
+_END = b"\t\t"
+"""Begins the line after a block, as no pair does. A hash of the job and of its inputs so far follows."""
+
 
 def write_blocks(
     output: Path,
     inputs: Iterable[tuple[str, str]],
     translate: Callable[[Block], Block],
     progress: Callable[[int], None],
+    job: Table,
 ) -> int:
     """Write the pairs that blocks of inputs become, as `source<TAB>target` lines; return how many.
 
     Blocks are appended to a hidden file, each with its end marked, so that a rerun continues after the last whole one.
-    Inputs must be the same as before.
+    `job` is all that the pairs depend on besides the inputs: a rerun with another job or other inputs is an error.
     """
     partial = output.with_name(f".{output.name}{WRITING}")
-    iterator = iter(inputs)
+    iterator, digest = iter(inputs), hashlib.sha256(json_bytes(job))
     with storage_errors(output):
-        done, written = _whole_blocks(partial)
+        done, written, before = _whole_blocks(partial)
         for _ in range(done):
-            if not list(islice(iterator, BLOCK)):
-                raise DataError(f"{partial}: has more blocks than its input; remove it to start again")
+            digest.update(json_bytes({"block": list(islice(iterator, BLOCK))}))
+        if done and digest.hexdigest().encode() != before:
+            raise CannotCreate(
+                f"{partial}: was started with another model, another input or other options; give the same as before, "
+                "or delete it to start over"
+            )
         with partial.open("ab") as file:
             while block := list(islice(iterator, BLOCK)):
                 pairs = translate(block)
+                digest.update(json_bytes({"block": block}))
                 text = "".join(f"{_cell(source)}\t{_cell(target)}\n" for source, target in pairs)
-                file.write(f"{text}\n".encode())  # an empty line ends a block
+                file.write(text.encode() + _END + digest.hexdigest().encode() + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
                 done, written = done + 1, written + len(pairs)
@@ -56,7 +67,7 @@ def finish_blocks(output: Path, pairs: tuple[Path, Path]) -> None:
         temporary = [path.with_name(f".{path.name}{WRITING}") for path in pairs]
         with temporary[0].open("wb") as sources, temporary[1].open("wb") as targets, partial.open("rb") as file:
             for line in file:
-                if line != b"\n":
+                if not line.startswith(_END):
                     source, _, target = line.partition(b"\t")
                     sources.write(source + b"\n")
                     targets.write(target)
@@ -66,20 +77,25 @@ def finish_blocks(output: Path, pairs: tuple[Path, Path]) -> None:
         partial.unlink()
 
 
-def _whole_blocks(partial: Path) -> tuple[int, int]:
-    """Cut a file after its last whole block; return its blocks and pairs."""
+def discard_blocks(output: Path) -> None:
+    """Delete what `write_blocks` wrote."""
+    output.with_name(f".{output.name}{WRITING}").unlink(missing_ok=True)
+
+
+def _whole_blocks(partial: Path) -> tuple[int, int, bytes]:
+    """Cut a file after its last whole block; return its blocks, its pairs and the last hash."""
     if not partial.exists():
-        return 0, 0
-    blocks, pairs, lines, end, place = 0, 0, 0, 0, 0
+        return 0, 0, b""
+    blocks, pairs, lines, end, place, digest = 0, 0, 0, 0, 0, b""
     with partial.open("r+b") as file:
         for line in file:
             place += len(line)
-            if line == b"\n":
-                blocks, pairs, lines, end = blocks + 1, pairs + lines, 0, place
-            else:
+            if not line.startswith(_END):
                 lines += 1
+            elif line.endswith(b"\n"):
+                blocks, pairs, lines, end, digest = blocks + 1, pairs + lines, 0, place, line[len(_END) : -1]
         file.truncate(end)
-    return blocks, pairs
+    return blocks, pairs, digest
 
 
 def _cell(text: str) -> str:

@@ -251,8 +251,16 @@ class PipelineConfig(Config):
 
 def read_pipeline(path: Path) -> PipelineConfig:
     """Read a pipeline file, and check that the files that it names exist."""
-    config = PipelineConfig.from_table(read_toml(path), str(path))
+    tables = read_toml(path, "the settings of a pipeline, which are a TOML file")
+    if found := next((name for name in RECIPE_TABLES if name in tables), None):
+        raise SettingsError(
+            f"{path}: [{found}] is a table of a recipe; in a pipeline it belongs to a stage: [teacher.{found}], "
+            f"[reverse.{found}] or [student.{found}]"
+        )
+    config = PipelineConfig.from_table(tables, str(path))
     for name in config.data.files():
         if not Path(name).exists():
-            raise MissingInput(f"{name}: not found, named by [data] of {path}; paths start from the current folder")
+            raise MissingInput(
+                f"{name}: not found, named by [data] of {path}; paths are relative to the current folder"
+            )
     return config

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from transduce.errors import SettingsError
@@ -49,6 +49,15 @@ def _language_name(piece: str) -> str:
     return piece
 
 
+def _spelled(name: str | None, known: Iterable[str | None]) -> str | None:
+    """Return the known name that differs from a name in case or in `_` for `-` only, or else the name itself."""
+    if name is None:
+        return None
+    plain = name.lower().replace("_", "-")
+    same = [one for one in known if one is not None and one.lower().replace("_", "-") == plain]
+    return name if name in same or not same else same[0]
+
+
 class Languages:
     """Languages that one model translates between, and the pair that is currently selected."""
 
@@ -60,6 +69,7 @@ class Languages:
 
     def select(self, target_language: str | None, source_language: str | None = None) -> None:
         """Use these languages from now on; None leaves one unchanged. Raises SettingsError for an unknown language."""
+        target_language, source_language = self._spelled(target_language, source_language)
         if target_language is not None:
             self.prefix(target_language, source_language)
         if source_language is not None and self.tags is None and source_language != self.source:
@@ -71,6 +81,7 @@ class Languages:
 
         None stands for the language that is selected.
         """
+        target_language, source_language = self._spelled(target_language, source_language)
         target, source = target_language or self.target, source_language or self.source
         if self.tags is not None:
             in_text = target is None and self._reads_tags  # then each text may begin with its own tag
@@ -78,6 +89,12 @@ class Languages:
         if target != self.target:
             raise self._unsupported(f"into '{target}'", "--target-language")
         return self._default_prefix
+
+    def _spelled(self, target: str | None, source: str | None) -> tuple[str | None, str | None]:
+        """Return both as the model writes them: EN is en, and pt_br is pt-BR."""
+        if self.tags is not None:
+            return _spelled(target, self.tags.target_tokens), _spelled(source, self.tags.source_tokens)
+        return _spelled(target, [self.target]), _spelled(source, [self.source])
 
     def _unsupported(self, request: str, option: str) -> SettingsError:
         """The error for a language requested of a model that has one language pair."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from transduce.config import Config
 
@@ -13,8 +14,13 @@ Positive = Annotated[float, Field(gt=0.0)]
 Beta = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
-TIME = r"^[0-9]+(\.[0-9]+)?[smh]$"
-"""Pattern of a time budget."""
+def _time(text: str) -> str:
+    if not re.fullmatch(r"[0-9]+(\.[0-9]+)?[smh]", text):
+        raise ValueError("it must be a number with a unit, such as 90s, 20m or 2h")
+    return text
+
+
+Time = Annotated[str, AfterValidator(_time)]
 DECOUPLED = ("adamw", "muon")
 """Optimizers with weight decay."""
 LARGEST_MICRO_BATCH, MICRO_BATCH_VALUES = 1024, 2**18
@@ -73,7 +79,7 @@ class TrainingConfig(Config):
     epochs: Positive | None = None
     """Number of epochs, in place of `updates`: counted in batches once the corpus is prepared. The run's recipe has the
     number of updates."""
-    time_budget: Annotated[str, Field(pattern=TIME)] | None = None
+    time_budget: Time | None = None
     """Time that training may take on this machine, in place of `updates`: 90s, 20m or 2h. It is turned into a number of
     updates before the first one, by a few trial updates; the run's recipe has that number, so that a resumed run is the
     same run."""

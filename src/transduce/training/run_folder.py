@@ -21,11 +21,8 @@ def locked_run(folder: Path, resume: bool) -> Iterator[None]:
     if not resume:
         check_unused(folder)
     with create_parents(folder / RECIPE, folder), locked(folder, "training"):
-        if not resume and (folder / RECIPE).exists():
-            raise CannotCreate(
-                f"{folder}: already holds a run; resume it with `transduce train --resume {folder}`, "
-                "or choose another folder"
-            )
+        if not resume:
+            check_no_run(folder)
         with storage_errors(folder):
             for place in (folder, folder / CHECKPOINTS):
                 recover(place)
@@ -58,6 +55,15 @@ def restore_on_error(path: Path) -> Iterator[None]:
             with atomic_file(path) as temporary:
                 temporary.write_bytes(before)
         raise
+
+
+def check_no_run(folder: Path) -> None:
+    """Reject a folder that holds a run already."""
+    if (folder / RECIPE).exists():
+        raise CannotCreate(
+            f"{folder}: already holds a run; resume it with `transduce train --resume {folder}`, "
+            "or choose another folder"
+        )
 
 
 def check_unused(folder: Path) -> None:

@@ -223,3 +223,17 @@ def test_no_garbage_is_collected_before_everything_is_imported_and_then_as_usual
         "assert gc.get_threshold() == usual and not gc.callbacks"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["train", "a.de", "a.en"], "unexpected arguments a.de a.en: `transduce train` takes options (see"),
+        (["merge", "out", "more"], "unexpected argument more: `transduce merge` takes OUTPUT and options (see"),
+    ],
+)
+def test_surplus_arguments_are_told_what_a_command_takes(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 2
+    assert says in complaint(capsys.readouterr())

@@ -103,3 +103,10 @@ def test_samples_cannot_steer_the_terminal(place: Path, capsys: pytest.CaptureFi
     shown = capsys.readouterr().err
     assert not {"\x1b", "\r"} & set(shown)
     assert r"\x1b[2Ja  →" in shown and r"(reference: \ra)" in shown
+
+
+def test_a_folder_that_holds_a_run_is_rejected_before_the_corpus_is_read(
+    trained: Path, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["train", "--path", "missing.tsv", "--output", str(trained)]) == 73
+    assert "already holds a run" in capsys.readouterr().err

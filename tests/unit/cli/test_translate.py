@@ -95,6 +95,12 @@ def test_options_reach_the_search(place: Path, capsys: pytest.CaptureFixture[str
     assert all(len(line.split()) <= 1 for line in shown.out.splitlines())
 
 
+def test_a_seed_alone_is_noted_as_it_selects_sampling(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for options, noted in ((["--seed", "1"], True), (["--seed", "1", "--sample"], False), ([], False)):
+        assert run(["translate", "run", "a.txt", *options]) == 0
+        assert ("--seed selects sampling" in capsys.readouterr().err) is noted
+
+
 @pytest.mark.parametrize("name", ["out.txt", "out.txt.gz", "new/deep/out.txt"])
 def test_an_output_file_holds_what_standard_output_would(
     name: str, place: Path, capsys: pytest.CaptureFixture[str]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from transduce.cli.main import run
+from transduce.errors import DataError
 from transduce.inference.segment import Translation
 from transduce.pipeline.corpora import back_translate, distil
 from transduce.pipeline.settings import Distillation
@@ -53,6 +54,28 @@ def test_a_student_gets_the_best_all_or_the_nearest_translation(tmp_path: Path) 
         assert len(lines(folder, "source.txt")) == len(expected)
 
 
+class Silent:
+    """Translates everything as nothing."""
+
+    def translate(self, lines: list[str], **options: Any) -> list[str]:
+        return ["" for _ in lines]
+
+
+def test_a_model_that_translates_nothing_is_to_blame_not_the_text(tmp_path: Path) -> None:
+    (tmp_path / "mono").write_text("ein hund\nzwei hunde\n", encoding="utf-8")
+    for model, message in ((Silent(), "all of 2 lines as empty"), (Shouting(), None)):
+        translator: Any = model
+        arguments = translator, [str(tmp_path / "mono")], tmp_path / "back", {}, "<BT>", lambda stage, count: None
+        if message is None:
+            assert back_translate(*arguments) == 2  # nothing of the first attempt is left
+        else:
+            with pytest.raises(DataError, match=message):
+                back_translate(*arguments)
+    (tmp_path / "mono").write_text("\n  \n", encoding="utf-8")
+    with pytest.raises(DataError, match="no text"):
+        back_translate(*arguments)
+
+
 def test_the_command_accounts_for_every_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [f"word{number} more\twort{number} mehr" for number in range(20)]
     (tmp_path / "raw.tsv").write_text("\n".join([*rows, rows[3], "\tleer"]) + "\n", encoding="utf-8")
@@ -65,3 +88,15 @@ def test_the_command_accounts_for_every_line(tmp_path: Path, capsys: pytest.Capt
     removed = [json.loads(line) for line in lines(tmp_path / "out", "removed.jsonl")]
     assert [(row["line"], row["reason"]) for row in removed] == [(21, "duplicate"), (22, "empty")]
     assert json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8")) == report
+
+
+def test_a_corpus_without_a_good_pair_names_the_reason_and_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "raw.tsv").write_text("English\tGerman\n" + "one two\teins zwei\n" * 9, encoding="utf-8")
+    arguments = ["clean", "--path", str(tmp_path / "raw.tsv"), "--output", str(tmp_path / "out")]
+    assert run([*arguments, "--set", "language=false", "--set", "max_length=3"]) == 65
+    printed = capsys.readouterr().err
+    assert "'English' and 'German' are read as the first pair; give --header" in printed
+    assert f"a side is too long; {tmp_path / 'out' / 'removed.jsonl'} has each pair" in printed
+    assert len(lines(tmp_path / "out", "removed.jsonl")) == 10

@@ -32,6 +32,7 @@ def test_mistakes_are_named_with_a_suggestion() -> None:
         ({"data": {name: value for name, value in DATA.items() if name != "test"}}, "test' is required"),
         ({"data": DATA, "distillation": {"method": "n_best", "n_best": 9}}, "raise beam_size"),
         ({}, "'data' is required"),
+        ({"data": {"train": DATA["train"]}}, "the settings 'data.validation' and 'data.test' are required"),
     ):
         with pytest.raises(SettingsError, match=words):
             PipelineConfig.from_table(table, "pipeline.toml")
@@ -56,6 +57,9 @@ def test_files_must_exist_and_toml_must_be_valid(tmp_path: Path) -> None:
     path = tmp_path / "pipeline.toml"
     path.write_text(write_toml({"data": DATA}))
     with pytest.raises(MissingInput, match=r"a: not found.*pipeline\.toml"):
+        read_pipeline(path)
+    path.write_text(write_toml({"data": DATA, "training": {"updates": 9}}))
+    with pytest.raises(SettingsError, match=r"\[training\] is a table of a recipe.*\[teacher\.training\]"):
         read_pipeline(path)
     path.write_text("[data\n")
     with pytest.raises(SettingsError, match="not valid TOML"):

@@ -65,6 +65,8 @@ class SideLanguage:
     note: str | None = None
     """Why it is not judged by the classifier."""
     prior: NDArray[np.float64] | None = None
+    mistaken: tuple[str, str] | None = None
+    """The stated language and the commonest one, if few lines are in the stated one."""
 
     @classmethod
     def learn(cls, sample: Sequence[str], stated: str | None, identifier: Identifier) -> SideLanguage:
@@ -88,6 +90,7 @@ class SideLanguage:
                 scripts,
                 f"only {100 * share:.0f} % of the lines are recognised as {stated or label}, {100 * prior.max():.0f} % "
                 f"as {commonest}; only the script is checked",
+                mistaken=(label, commonest),
             )
         return cls(label, share, scripts, None, prior)
 
@@ -117,9 +120,13 @@ class LanguageDetector:
 
     def notes(self) -> list[str]:
         """Return what was not checked, and why."""
-        return [
+        found = [
             f"{name}: {side.note}" for name, side in zip(("source", "target"), self.sides, strict=True) if side.note
         ]
+        source, target = (side.mistaken for side in self.sides)
+        if source is not None and target == source[::-1]:
+            found.append("the stated languages are those of the other side: swap source_language and target_language")
+        return found
 
     def judge(self, sources: Sequence[str], targets: Sequence[str]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return which pairs have a side in another language, and which of them have swapped sides."""

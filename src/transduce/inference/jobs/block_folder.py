@@ -72,6 +72,9 @@ class BlockFolder:
         self.output, self.path = output, folder_of(output)
         path = self.path / PLAN
         if not path.is_file():
+            if output.endswith(SUFFIX) and (Path(output) / PLAN).is_file():
+                whole = output.removesuffix(SUFFIX)
+                raise MissingInput(f"{output}: is the folder of the blocks; give the output itself, {whole}")
             raise MissingInput(f"{path}: does not exist; translate with --shard and --output {output} first")
         table = read_json(path, CannotCreate, self._remedy)
         try:

@@ -162,6 +162,9 @@ def test_a_side_in_a_language_that_is_unknown_or_not_the_stated_one_is_not_decim
         outcome = Cleaner(CleaningConfig(misaligned=False, ratio=False), tmp_path, stated).clean(lines)
         assert len(kept(outcome)) == 9
         assert any(said in note for note in outcome.notes)
+        assert not any("swap" in note for note in outcome.notes)
+    outcome = Cleaner(CleaningConfig(misaligned=False, ratio=False), tmp_path, ("de", "eng_Latn")).clean(lines)
+    assert any("swap source_language and target_language" in note for note in outcome.notes)
 
 
 def test_a_missing_classifier_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

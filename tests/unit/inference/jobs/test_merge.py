@@ -44,6 +44,8 @@ def test_what_is_wrong_with_blocks_is_one_sentence(translated: Path, capsys: pyt
         (translated / "000003").unlink(missing_ok=True)
         block.write_bytes(content)
         manifest.write_bytes(table)
+    assert run(["merge", "out.blocks"]) == 66
+    assert "out.blocks: is the folder of the blocks; give the output itself, out" in complaint(capsys.readouterr())
     block.unlink()
     assert run(["merge", "out"]) == 65
     assert "1 of 3 blocks are missing (1; the first has lines 513 to 1,024)" in complaint(capsys.readouterr())

@@ -103,6 +103,17 @@ def test_an_empty_file_is_translated_to_an_empty_one(place: Path) -> None:
         assert (gzip.decompress(content) if output.endswith(".gz") else content) == b""
 
 
+def test_a_shard_without_work_is_not_an_empty_input(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    many_lines(place / "big.txt", 600)
+    assert shard("1/3") == 0
+    for again, words in (("3/3", "shard 3 of 3: the input has only 2 blocks"), ("1/3", "complete before: 1 of the 1")):
+        capsys.readouterr()
+        assert shard(again) == 0
+        printed = capsys.readouterr().err
+        assert words in printed and "transduce merge out" in printed
+        assert "empty" not in printed
+
+
 def test_what_differs_between_shards_is_an_error(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     many_lines(place / "big.txt")
     assert shard("1/2") == 0
