@@ -142,9 +142,3 @@ def test_what_contradicts_the_corpus_names_the_other_setting(corpus: dict[str, d
 def test_a_setting_without_its_table_is_told_which(change: str, table: str, corpus: dict[str, dict[str, str]]) -> None:
     with pytest.raises(SettingsError, match=f"--set {table}.{change}"):
         chosen_for(corpus["sentences"], change)
-
-
-@pytest.mark.parametrize("side", ["source_language", "target_language"])
-def test_a_language_is_a_tag(side: str, corpus: dict[str, dict[str, str]]) -> None:
-    with pytest.raises(SettingsError, match=f"{side} 'German .DE.' is invalid; use a tag such as de"):
-        chosen_for(corpus["sentences"], f"data.{side}=German (DE)")

@@ -115,7 +115,7 @@ def command(output: str | None, resume: str | None, finish: str | None, prepared
     from transduce.recipe import read_recipe
     from transduce.run import train
     from transduce.training.distributed import launched, leads
-    from transduce.training.run_folder import check_no_run
+    from transduce.training.run_folder import check_free
 
     if options["logs"] and (options["dry_run"] or options["verify_resume"]):
         raise click.UsageError("--log is for a run; leave out --dry-run and --verify-resume")
@@ -130,7 +130,7 @@ def command(output: str | None, resume: str | None, finish: str | None, prepared
         recipe = _resumed(begun, given, bool(resume), options)
     else:
         if output and not options["dry_run"] and not launched():  # before the corpus is read, which takes its time
-            check_no_run(Path(output))
+            check_free(Path(output))
         path = Path(options["recipe"]) if options["recipe"] else None
         base, opened = _base(options, prepared)
         recipe, reasons = read_recipe(path, _assignments(options), base, opened)

@@ -66,6 +66,13 @@ def check_no_run(folder: Path) -> None:
         )
 
 
+def check_free(folder: Path) -> None:
+    """Reject a folder in which a run is being trained, or that holds one already."""
+    if (folder / RECIPE).exists():
+        with locked(folder, "training"):
+            check_no_run(folder)
+
+
 def check_unused(folder: Path) -> None:
     """Reject a folder with foreign files before anything, even a lock, is written to it; its texts may be there."""
     with storage_errors(folder):

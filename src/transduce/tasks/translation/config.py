@@ -218,10 +218,11 @@ class TranslationConfig(FilteredDataConfig):
                     raise ValueError(
                         f"some training corpora have a target_language, {corpus.name} ({name}) has none; set it too"
                     )
-        given = [("target_language", language) for language in (*self.languages, self.target_language)]
-        for name, language in [*given, ("source_language", self.source_language)]:
-            if language is not None and not re.fullmatch(NAME, language):
-                raise ValueError(f"{name} {brief(language)} is invalid; use a tag such as de, pt-BR or zh_Hans")
+        for language in self.languages:
+            if not re.fullmatch(NAME, language):
+                raise ValueError(
+                    f"target_language {brief(language)} is invalid; use a tag such as de, pt-BR or zh_Hans"
+                )
         return self
 
     @property
