@@ -81,6 +81,10 @@ def choose_settings(found: Survey, given: Table | None = None, validated: int = 
         reasons.append("the checkpoint with most exact matches is kept: they grow on when the loss hardly falls")
     if spelled and found.pairs < LARGE:
         _spell(found.pairs, few, model, training, reasons)
+    elif symbols and source == "word" and found.pairs < LARGE:
+        model |= {"positions": "rotary"} if found.pairs < VERY_SMALL else {"positions": "rotary", "dropout": 0.1}
+        reasons.append("rotary positions, as symbols on both sides follow rules")
+    reasons.append(f"dropout {model.get('dropout', 0.3 if found.pairs < LARGE else 0.1)}")
     if not aligned and {*NEED_ALIGNMENTS} & training.keys():
         training = {name: value for name, value in training.items() if name not in NEED_ALIGNMENTS}
         reasons.append("without alignments: the corpus was prepared without `--set data.align=true`")
@@ -242,7 +246,7 @@ def _model(
         rate, total, what = 7e-4, 60e6, "a large corpus: the paper's base model, pre-norm"
     epochs = choose_epochs(pairs * tokens_per_pair, total / 2 if symbols else total, most_epochs)
     tokens = 1024 if pairs < VERY_SMALL else 2048 if symbols and pairs < SMALL else 4096
-    reasons.append(f"{what}, dropout {0.3 if pairs < LARGE else 0.1}")
+    reasons.append(what)
     reasons.append(f"at most {epochs} epochs in batches of {tokens:,} tokens, Muon, a learning rate that ends at zero")
     training: dict[str, Any] = {
         "batch_tokens": tokens,

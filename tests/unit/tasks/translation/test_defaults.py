@@ -60,9 +60,17 @@ def test_spelled_words_are_learned_with_relative_positions_and_alignments() -> N
     for other in (Survey(2_500, WORD, SYMBOLS), Survey(997, WORD, WORD), Survey(997, SYMBOLS, SYMBOLS)):
         training = choose_settings(other).tables["training"]
         assert training["guided_alignment"] == 0.1 and not {"recombination", "r_drop"} & training.keys()
-    for found in (survey(text(199)), Survey(997, COMMANDS, SYMBOLS), Survey(400_000, WORD, SYMBOLS)):
+    for found in (survey(text(199)), Survey(400_000, WORD, SYMBOLS), Survey(400_000, COMMANDS, SYMBOLS)):
         tables = choose_settings(found).tables
         assert "positions" not in tables["model"] and "guided_alignment" not in tables["training"]
+
+
+def test_commands_are_learned_with_relative_positions_and_little_dropout() -> None:
+    for pairs, dropout in ((16_729, 0.1), (997, 0.3)):
+        advice = choose_settings(Survey(pairs, COMMANDS, SYMBOLS))
+        assert advice.tables["model"]["positions"] == "rotary"
+        assert advice.tables["model"].get("dropout", 0.3) == dropout and f"dropout {dropout}" in advice.reasons
+        assert "guided_alignment" not in advice.tables["training"]
 
 
 def test_words_that_are_spelled_with_spaces_are_learned_as_those_without() -> None:
